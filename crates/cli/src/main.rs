@@ -1,0 +1,2 @@
+//! incumbent
+fn main() {}

@@ -1,0 +1,1 @@
+//! incumbent-core
