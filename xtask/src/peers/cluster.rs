@@ -15,6 +15,7 @@ use super::process::Process;
 use super::program::Program;
 use super::rbac::{self, Rights, User};
 use super::{LockName, build, ports};
+use crate::interrupt;
 
 /// A loaded machine with two cores has needed a third of it.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -35,13 +36,21 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn arguments(self) -> &'static [&'static str] {
+    /// The feature gates that server and components need.
+    pub(super) fn feature_gates(self) -> &'static [&'static str] {
         match self {
             Self::Stock => &[],
-            Self::Coordinated => &[
-                "--feature-gates=CoordinatedLeaderElection=true",
-                "--runtime-config=coordination.k8s.io/v1beta1=true,coordination.k8s.io/v1alpha2=true",
-            ],
+            Self::Coordinated => &["--feature-gates=CoordinatedLeaderElection=true"],
+        }
+    }
+
+    /// The versions that the server has to be told to serve.
+    fn served(self) -> &'static [&'static str] {
+        match self {
+            Self::Stock => &[],
+            Self::Coordinated => {
+                &["--runtime-config=coordination.k8s.io/v1beta1=true,coordination.k8s.io/v1alpha2=true"]
+            }
         }
     }
 }
@@ -55,10 +64,14 @@ pub(crate) struct Cluster {
     folder: TempDir,
     kubectl: PathBuf,
     url: String,
+    kind: Kind,
 }
 
 impl Cluster {
     /// Builds what is missing, starts etcd and kube-apiserver, and returns when the server is ready.
+    ///
+    /// From then on SIGINT and SIGTERM are for [`interrupt::check`] and [`interrupt::wait`] to tell of: the caller has
+    /// to end the cluster.
     ///
     /// # Errors
     ///
@@ -67,6 +80,7 @@ impl Cluster {
         let etcd = build::ensure(Program::Etcd)?;
         let apiserver = build::ensure(Program::Apiserver)?;
         let kubectl = build::ensure(Program::Kubectl)?;
+        interrupt::listen()?;
         let mut tries = 1;
         loop {
             match Self::try_start(kind, &etcd, &apiserver, &kubectl) {
@@ -87,10 +101,15 @@ impl Cluster {
         let etcd = start_etcd(etcd, folder.path(), store, members)?;
         let apiserver = start_apiserver(apiserver, folder.path(), kind, store, secure)?;
         let url = format!("https://127.0.0.1:{secure}");
-        let mut cluster = Self { apiserver, etcd, folder, kubectl: kubectl.to_owned(), url };
+        let mut cluster = Self { apiserver, etcd, folder, kubectl: kubectl.to_owned(), url, kind };
         cluster.write_kubeconfigs()?;
         cluster.wait_until_ready()?;
         Ok(cluster)
+    }
+
+    /// What the server serves.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The server's address.
@@ -204,6 +223,7 @@ impl Cluster {
     fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
         loop {
+            interrupt::check()?;
             for process in [&mut self.etcd, &mut self.apiserver] {
                 if let Some(status) = process.ended()? {
                     return Err(process.failure(&format!("ended with {status} before the server was ready")));
@@ -260,7 +280,8 @@ fn start_apiserver(
         .arg(option("service-account-key-file", &public))
         .arg(option("service-account-signing-key-file", &private))
         .arg(option("token-auth-file", &tokens))
-        .args(kind.arguments());
+        .args(kind.feature_gates())
+        .args(kind.served());
     Process::start("kube-apiserver", folder, command)
 }
 

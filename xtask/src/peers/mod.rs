@@ -42,7 +42,7 @@ pub(crate) struct Up {
     #[arg(long, value_name = "NS/NAME", default_value = "default/leader", value_delimiter = ',')]
     locks: Vec<LockName>,
 
-    /// Run a kube-scheduler that takes part in elections.
+    /// Run a kube-scheduler that stands for election, as a candidate if the cluster is coordinated.
     #[arg(long)]
     scheduler: bool,
 }
@@ -103,7 +103,7 @@ fn up(settings: &Up) -> anyhow::Result<()> {
     writeln!(out, "kubectl   {}", cluster.kubectl_path().display())?;
     writeln!(out, "logs      {}", cluster.folder().display())?;
     out.flush().context("cannot write to standard output")?;
-    crate::interrupt::wait()?;
+    crate::interrupt::wait();
     if let Some(scheduler) = scheduler {
         scheduler.stop()?;
     }

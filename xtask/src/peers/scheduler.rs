@@ -32,6 +32,7 @@ impl Scheduler {
         command
             .arg(format!("--secure-port={port}"))
             .args(["--bind-address=127.0.0.1", "--leader-elect=true"])
+            .args(cluster.kind().feature_gates())
             .args(extra);
         let process = Process::start(&format!("kube-scheduler-{port}"), cluster.folder(), command)?;
         Ok(Self { process })
