@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
-use crate::marks::CANDIDATE_PREFIX;
+pub(crate) use crate::marks::CANDIDATE_PREFIX;
 use crate::record::{Record, Revision};
 use crate::strategy::Strategy;
 use crate::time::WallTime;

@@ -28,8 +28,8 @@ pub enum Fault {
     ObeyAtOnce,
     /// A lock that vanished is created at once.
     CreateAtOnce,
-    /// A follower's timer ignores the drift of clocks.
-    NoDriftMargin,
+    /// A follower takes over after nine tenths of the lease, guard or no guard.
+    EarlyTakeover,
     /// A follower's timer is the holder's renewTime plus duration, by wall clock.
     WallClockExpiry,
     /// Marks count without comparing acquireTime.

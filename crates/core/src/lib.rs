@@ -14,20 +14,40 @@
 //!            Command (read, write, watch, start or stop work, report)  +  next_wake
 //! ```
 
+/// Whether a deliberate fault is switched on; always false in a build without the feature `faults`.
+macro_rules! fault {
+    ($config:expr, $fault:ident) => {{
+        #[cfg(feature = "faults")]
+        {
+            $config.faults.has(crate::faults::Fault::$fault)
+        }
+        #[cfg(not(feature = "faults"))]
+        {
+            let _ = &$config;
+            false
+        }
+    }};
+}
+
+mod book;
 pub mod candidate;
 mod elector;
 #[cfg(feature = "faults")]
 pub mod faults;
+mod follow;
 mod identity;
 pub mod marks;
 pub mod rank;
 mod record;
+mod rng;
 mod strategy;
+mod tenure;
 mod time;
 mod timing;
 mod token;
 mod version;
 
+pub use candidate::Readiness;
 pub use elector::*;
 pub use identity::{Identity, LockName, NameError, name_of};
 pub use record::{Record, Revision};

@@ -193,7 +193,7 @@ pub fn ineligible(contender: &Contender, wall: WallTime) -> Option<Ineligible> {
 
 /// The priority that counts now. An end counts until 60 s before it for gaining the lock, and until 60 s
 /// after it for keeping it, so that two clocks a minute apart do not pull a lock back and forth.
-fn priority(candidate: &Candidate, holder: Option<&str>, wall: WallTime) -> u32 {
+pub(crate) fn priority(candidate: &Candidate, holder: Option<&str>, wall: WallTime) -> u32 {
     let Some(end) = candidate.priority_until else {
         return candidate.priority;
     };

@@ -191,6 +191,9 @@ pub enum Request {
     /// Stop: end the term, hand over or release, remove the candidate record. The elector is then
     /// [finished](Command::Finished). Idempotent.
     Shutdown,
+    /// The work of the current term has returned, but tasks or hooks of it still live: the term is to end as
+    /// in a planned stop. [`Input::WorkEnded`] follows when everything has ended.
+    EndTerm,
     /// The warm-up that [`Command::WarmUp`] asked for is done.
     Warm,
     /// Whether this process can lead at present. An unready leader yields.
