@@ -9,5 +9,5 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == GUARDIAN_ARGUMENT) {
         return guardian(words);
     }
-    ExitCode::SUCCESS
+    incumbent_cli::main()
 }

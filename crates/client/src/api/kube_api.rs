@@ -194,7 +194,8 @@ fn told(e: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    text
+    // kube's own name for "the service beneath failed" says nothing to people.
+    text.strip_prefix("ServiceError: ").map_or(text.clone(), str::to_owned)
 }
 
 /// A failure before any answer. Only if the connection could not be made is it certain that nothing was sent.
