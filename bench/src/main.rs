@@ -1,8 +1,10 @@
 //! Measures incumbent: `cargo xtask bench handover`.
 
+mod chaos;
 mod fleet;
 mod handover;
 mod idle;
+mod proxy;
 mod stats;
 mod wrapper;
 
@@ -29,6 +31,8 @@ struct Arguments {
 enum What {
     /// How fast the lead moves, planned and unplanned, and what an idle follower sends.
     Handover(Handover),
+    /// Whether two programs of one lock ever live at one instant, whatever is stopped, killed or lost.
+    Chaos(chaos::Settings),
 }
 
 #[derive(clap::Args, Debug)]
@@ -54,10 +58,18 @@ struct Handover {
 }
 
 fn main() -> ExitCode {
-    let What::Handover(settings) = Arguments::parse().what;
+    let what = Arguments::parse().what;
+    if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_env("INCUMBENT_LOG") {
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(handover(&settings)),
+        Ok(runtime) => runtime.block_on(async {
+            match &what {
+                What::Handover(settings) => handover(settings).await,
+                What::Chaos(settings) => chaos::run(settings).await,
+            }
+        }),
         Err(e) => Err(e.into()),
     };
     match outcome {

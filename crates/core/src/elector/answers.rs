@@ -92,9 +92,10 @@ impl Elector {
                 if current {
                     let revision = record.revision;
                     self.learn(record, Source::Gap);
-                    self.settle_exit();
                     self.expect_from_watch(revision);
                 }
+                // If the watch has told of something later meanwhile, that is what is judged.
+                self.settle_exit();
                 self.read_succeeded();
             }
             Outcome::NotFound => {
@@ -109,7 +110,7 @@ impl Elector {
         }
     }
 
-    /// A read has shown the lock in our name: if this tenure's acquireTime stands there, the transfer or
+    /// A read was answered, and the newest that is known shows the lock in our name: if this tenure's acquireTime stands there, the transfer or
     /// release of unknown outcome was not carried out. (If another stands there, [`Elector::learn`] has made
     /// a new appointment of it.)
     fn settle_exit(&mut self) {

@@ -35,7 +35,11 @@ impl Elector {
             self.exit = None;
             return;
         };
-        if tenure.exit_unknown || self.op.is_some() || self.sync.must_read {
+        if tenure.exit_unknown && !self.sync.must_read {
+            self.read_before_writing(Duration::ZERO);
+            return;
+        }
+        if self.op.is_some() || self.sync.must_read {
             return;
         }
         if retry_at > self.now.mono {
