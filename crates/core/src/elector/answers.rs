@@ -165,6 +165,11 @@ impl Elector {
 
     fn unknown_outcome(&mut self, exit: bool, sent: Sent, wait: Duration) {
         self.unsettled.push(sent);
+        if !exit && self.view.record().is_some_and(|r| self.holds(r) && sent.left(r)) {
+            // The watch has told that it was carried out.
+            self.judge_ours();
+            return;
+        }
         if exit && let Some(tenure) = &mut self.tenure {
             if fault!(self.config, ForgetUnknownTransfer) {
                 self.exit = None;
@@ -186,7 +191,6 @@ impl Elector {
     }
 
     fn write_acknowledged(&mut self, kind: WriteKind, base: Option<Revision>, sent: Sent, record: Record) {
-        let previous = self.previous_holder();
         let newest = record.revision >= self.view.highest();
         if newest {
             self.observe(record.clone(), Source::Next);
@@ -200,7 +204,8 @@ impl Elector {
                 }
                 if self.tenure.is_none() {
                     let by = Appointed::Ourselves;
-                    self.tenure = Some(Tenure::new(by, record.acquire_time, previous, self.now.mono));
+                    self.tenure =
+                        Some(Tenure::new(by, record.acquire_time, self.last_other.clone(), self.now.mono));
                 }
                 self.acknowledged(&kind, sent, base, &record);
             }
@@ -214,14 +219,6 @@ impl Elector {
         }
     }
 
-    /// Who held the lock before, as far as the lock tells.
-    fn previous_holder(&self) -> Option<String> {
-        let record = self.view.record()?;
-        let own = self.config.identity.as_str();
-        let who = marks::holder(record).map(|(who, _)| who).or(record.holder())?;
-        (who != own).then(|| who.to_owned())
-    }
-
     /// Takes a record into the view and the book.
     fn observe(&mut self, record: Record, source: Source) -> bool {
         let holder = |r: Option<&Record>| r.and_then(Record::holder).map(str::to_owned);
@@ -231,6 +228,13 @@ impl Elector {
         if let Some(record) = self.view.record() {
             self.book.update(record, self.now.mono);
             self.own.saw(record.revision);
+            let other = |who: &&str| *who != self.config.identity.as_str();
+            let wrote = marks::holder(record).map(|(who, _)| who).filter(other);
+            // Who wrote last tells of a holder that was missed.
+            let missed = wrote.filter(|_| source == Source::Gap || self.last_other.is_none());
+            if let Some(other) = record.holder().filter(other).or(missed) {
+                self.last_other = Some(other.to_owned());
+            }
         }
         if changed && let Some(seconds) = self.view.absurd_duration() {
             self.report(Report::AbsurdDuration(seconds));
@@ -243,7 +247,6 @@ impl Elector {
 
     /// Learns of the lock as it is, and judges from it who is holder.
     pub(super) fn learn(&mut self, record: Record, source: Source) {
-        let previous = self.previous_holder();
         let changed = self.observe(record, source);
         let Some(record) = self.view.record() else { return };
         let ours = self.holds(record);
@@ -256,11 +259,6 @@ impl Elector {
             if self.tenure.is_some() && !fault!(self.config, JudgeFromMemory) {
                 self.superseded();
             }
-        }
-        if let Some(tenure) = &mut self.tenure
-            && tenure.previous.is_none()
-        {
-            tenure.previous = previous;
         }
         if other {
             self.hold_back = None;
@@ -289,7 +287,12 @@ impl Elector {
                 if fault!(self.config, UnknownCountsFromRead) {
                     sent.at = now;
                 }
-                self.tenure = Some(Tenure::new(Appointed::Ourselves, record.acquire_time, None, now));
+                self.tenure = Some(Tenure::new(
+                    Appointed::Ourselves,
+                    record.acquire_time,
+                    self.last_other.clone(),
+                    now,
+                ));
                 self.count_renewal(sent, true, &record);
                 self.renew_at = now;
             }
@@ -306,7 +309,7 @@ impl Elector {
                 } else {
                     (Appointed::Stranger, None)
                 };
-                self.tenure = Some(Tenure::new(by, acquired, None, now));
+                self.tenure = Some(Tenure::new(by, acquired, self.last_other.clone(), now));
                 self.renew_at = now;
             }
             (Some(tenure), None) if tenure.acquired.is_some_and(|a| record.acquire_time != Some(a)) => {
@@ -324,7 +327,7 @@ impl Elector {
                     } else {
                         (Appointed::Stranger, None)
                     };
-                    *tenure = Tenure::new(by, acquired, None, now);
+                    *tenure = Tenure::new(by, acquired, self.last_other.clone(), now);
                 }
                 self.renew_at = now;
             }

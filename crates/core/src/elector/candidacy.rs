@@ -184,6 +184,9 @@ impl Elector {
         let leaving = self.shutdown.is_some() && self.term.is_none();
         let desired = if leaving { None } else { Some(self.own_candidate().to_annotation()) };
         let Some(record) = self.view.record() else { return };
+        if self.holds(record) {
+            return;
+        }
         let present = record.annotations.get(&self.own.key);
         if present == desired.as_ref() {
             self.own.stood = present.is_some();

@@ -75,6 +75,8 @@ pub struct Elector {
     stamps: Stamps,
     unsettled: Unsettled,
     exit: Option<Exit>,
+    /// The last holder other than this process that was seen.
+    last_other: Option<String>,
     renew_at: Instant,
     /// No renewal before this: the last one failed.
     retry_floor: Instant,
@@ -115,6 +117,7 @@ impl Elector {
             stamps: Stamps::default(),
             unsettled: Unsettled::default(),
             exit: None,
+            last_other: None,
             renew_at: now.mono,
             retry_floor: now.mono,
             failures: 0,
