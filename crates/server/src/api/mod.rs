@@ -3,6 +3,7 @@
 mod discovery;
 mod health;
 mod media;
+mod openapi;
 mod output;
 mod query;
 mod route;
@@ -109,6 +110,7 @@ impl Api {
             Route::Health(check) => Ok(health::answer(self, check, &query).await),
             Route::Version => Ok(json(StatusCode::OK, &discovery::version())),
             Route::Discovery(what) => discovery::answer(what, accept),
+            Route::OpenApi(path) => openapi::answer(path.as_deref()),
             Route::NoSuchPage => Ok(text(StatusCode::NOT_FOUND, "404 page not found\n")),
             Route::NoSuchResource => Err(ApiError::no_such_resource()),
             Route::Resource(target) => {

@@ -11,6 +11,8 @@ pub(super) enum Route {
     Health(&'static str),
     Version,
     Discovery(Discovery),
+    /// The index of `/openapi/v3`, or the document of a group version.
+    OpenApi(Option<String>),
     Resource(Target),
     /// Nothing.
     NoSuchPage,
@@ -66,6 +68,8 @@ pub(super) fn route(path: &str) -> Route {
         ["livez"] => Route::Health("livez"),
         ["readyz"] => Route::Health("readyz"),
         ["version"] => Route::Version,
+        ["openapi", "v3"] => Route::OpenApi(None),
+        ["openapi", "v3", ref rest @ ..] => Route::OpenApi(Some(rest.join("/"))),
         ["api"] => Route::Discovery(Discovery::Legacy),
         ["apis"] => Route::Discovery(Discovery::Groups),
         ["api", ref rest @ ..] => in_group("", rest),

@@ -16,7 +16,7 @@ pub(crate) use self::meta::{check_create, check_update};
 pub(crate) use self::microtime::now_in_seconds;
 pub(crate) use self::namespace::{NAMESPACE, initial_namespaces};
 pub(crate) use self::object::Object;
-pub(crate) use self::schema::{DecodeError, Decoded};
+pub(crate) use self::schema::{DecodeError, Decoded, Struct, Type};
 
 use serde_json::Value;
 
@@ -36,11 +36,11 @@ pub(crate) struct Kind {
     pub(crate) verbs: &'static [&'static str],
     /// Whether PUT makes what is not there.
     pub(crate) create_on_update: bool,
-    pub(crate) schema: &'static schema::Struct,
+    pub(crate) schema: &'static Struct,
     pub(crate) name_rule: fn(&str) -> Option<&'static str>,
     /// The rules for what is not metadata.
     pub(crate) validate: fn(&Object, &mut Vec<Cause>),
-    /// Fills in what the server adds when it makes an object.
+    /// Fills in what the server adds to every object.
     pub(crate) complete: fn(&mut Object),
     /// The columns between name and age.
     pub(crate) columns: &'static [Column],

@@ -30,7 +30,7 @@ pub(crate) static NAMESPACE: Kind = Kind {
     singular: "namespace",
     short_names: &["ns"],
     namespaced: false,
-    verbs: &["create", "get", "list", "watch"],
+    verbs: &["create", "get", "list", "patch", "update", "watch"],
     create_on_update: false,
     schema: &SCHEMA,
     name_rule: names::label,

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connections::{Acceptor, accept};
 use super::data_dir::DataDir;
+use super::tls::Tls;
 use super::{Running, Server, StartError, kubeconfig, token};
 use crate::api::Api;
 use crate::store::{MemoryStore, RedbStore, Retention, Store};
@@ -22,6 +23,7 @@ pub struct Builder {
     token: Option<String>,
     write_kubeconfig: Option<PathBuf>,
     retention: Retention,
+    tls: Option<bool>,
 }
 
 impl Default for Builder {
@@ -32,6 +34,7 @@ impl Default for Builder {
             token: None,
             write_kubeconfig: None,
             retention: Retention::default(),
+            tls: None,
         }
     }
 }
@@ -68,6 +71,14 @@ impl Builder {
         self
     }
 
+    /// Whether it speaks TLS. Unless it is said here, a server with a data directory does, because kubectl
+    /// sends a token over TLS only, and one in memory does not, because a test needs none. One that does also
+    /// answers plain HTTP on the same port.
+    pub fn tls(mut self, tls: bool) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// How much of the past is kept for watches and lists.
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
@@ -91,6 +102,8 @@ impl Builder {
             (None, Some(dir)) => token::read_or_make(&dir.file("token"))?.into(),
             (None, None) => token::random().into(),
         };
+        let wants_tls = self.tls.unwrap_or(data_dir.is_some());
+        let tls = wants_tls.then(|| Tls::prepare(data_dir.as_ref())).transpose()?;
         let store: Arc<dyn Store> = match &data_dir {
             Some(dir) => {
                 let (path, retention) = (dir.file("store.redb"), self.retention);
@@ -106,7 +119,10 @@ impl Builder {
         let api = Arc::new(Api::new(Arc::clone(&store), ending.clone()));
         api.bootstrap().await?;
 
-        let kubeconfig = kubeconfig::text(addr, &token);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{addr}");
+        let authority = tls.as_ref().map(|tls| &*tls.authority);
+        let kubeconfig = kubeconfig::text(&url, &token, authority);
         let beside_data = data_dir.as_ref().map(|dir| dir.file("kubeconfig"));
         for path in beside_data.iter().chain(&self.write_kubeconfig) {
             super::data_dir::write_private(path, kubeconfig.as_bytes())?;
@@ -118,13 +134,14 @@ impl Builder {
         let acceptor = Acceptor {
             api,
             token: Arc::clone(&token),
+            tls: tls.map(|tls| tls.acceptor),
             ending: ending.clone(),
             cut: cut.clone(),
             connections: connections.clone(),
         };
         let accepting = tokio::spawn(accept(listener, acceptor));
-        tracing::info!(%addr, data_dir = ?self.data_dir, "server listens");
+        tracing::info!(url, data_dir = ?self.data_dir, "server listens");
         let running = Running { ending, cut, connections, accepting };
-        Ok(Server { addr, token, kubeconfig, kubeconfig_path, store, running, data_dir })
+        Ok(Server { addr, url, token, kubeconfig, kubeconfig_path, store, running, data_dir })
     }
 }

@@ -10,8 +10,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,6 +32,12 @@ const HEAD_MAX: usize = 64 << 10;
 /// sooner, so that none is closed under a request.
 const SILENCE: Duration = Duration::from_secs(300);
 
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The first byte of a TLS connection.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 /// How long to wait when the system has no room for another connection.
 const NO_ROOM: Duration = Duration::from_millis(50);
 
@@ -36,6 +45,7 @@ const NO_ROOM: Duration = Duration::from_millis(50);
 pub(super) struct Acceptor {
     pub(super) api: Arc<Api>,
     pub(super) token: Arc<str>,
+    pub(super) tls: Option<TlsAcceptor>,
     pub(super) ending: CancellationToken,
     pub(super) cut: CancellationToken,
     pub(super) connections: TaskTracker,
@@ -70,12 +80,57 @@ pub(super) async fn accept(listener: TcpListener, acceptor: Acceptor) {
     }
 }
 
+/// A client that said its first word.
+enum Greeted {
+    Tls(Box<TlsStream<TcpStream>>),
+    Plain(TcpStream),
+}
+
+/// Hears whether a client speaks TLS, and then shakes its hand.
+async fn greet(tls: &TlsAcceptor, stream: TcpStream) -> Option<Greeted> {
+    let mut first = [0];
+    match tokio::time::timeout(SILENCE, stream.peek(&mut first)).await {
+        Ok(Ok(1)) => {}
+        _ => return None,
+    }
+    // No HTTP method begins with that byte.
+    if first != [TLS_HANDSHAKE] {
+        return Some(Greeted::Plain(stream));
+    }
+    match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(Greeted::Tls(Box::new(stream))),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("a TLS handshake took too long");
+            None
+        }
+    }
+}
+
 impl Acceptor {
     async fn serve(self, stream: TcpStream) {
         // An answer is one write: it must not wait for the acknowledgement of the one before.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
+        let Some(tls) = self.tls.clone() else { return self.speak(stream).await };
+        let greeted = tokio::select! {
+            greeted = greet(&tls, stream) => greeted,
+            // Nothing was asked yet, so nothing is lost.
+            () = self.ending.cancelled() => return,
+        };
+        match greeted {
+            Some(Greeted::Tls(stream)) => self.speak(*stream).await,
+            Some(Greeted::Plain(stream)) => self.speak(stream).await,
+            None => {}
+        }
+    }
+
+    /// Speaks HTTP until either side ends.
+    async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) {
         let (ending, cut) = (self.ending.clone(), self.cut.clone());
         let service = service_fn(move |request| {
             let this = self.clone();

@@ -1,7 +1,7 @@
 //! The data directory: one server at a time, private files, written in one step.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -55,6 +55,15 @@ impl DataDir {
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+}
+
+/// The text of a file; none if there is no file.
+pub(super) fn read_private(path: &Path) -> Result<Option<String>, StartError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StartError::File { what: "read", path: path.into(), source }),
     }
 }
 

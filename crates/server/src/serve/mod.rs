@@ -4,6 +4,7 @@ mod builder;
 mod connections;
 mod data_dir;
 mod kubeconfig;
+mod tls;
 mod token;
 
 use std::fmt;
@@ -26,6 +27,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// A running server. Dropped, it stops at once, as [`abort`](Self::abort) does.
 pub struct Server {
     addr: SocketAddr,
+    url: String,
     token: Arc<str>,
     kubeconfig: String,
     kubeconfig_path: Option<PathBuf>,
@@ -74,9 +76,10 @@ impl Server {
         self.addr
     }
 
-    /// Where it listens, for a client: `http://127.0.0.1:PORT`.
-    pub fn url(&self) -> String {
-        format!("http://{}", self.addr)
+    /// Where it listens, for a client: `https://127.0.0.1:PORT`, or `http://…` without
+    /// [`tls`](Builder::tls).
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// What a client has to send as bearer token.
@@ -84,7 +87,7 @@ impl Server {
         &self.token
     }
 
-    /// A kubeconfig, as YAML, that holds the token.
+    /// A kubeconfig, as YAML: the address, the token, and whom to trust.
     pub fn kubeconfig(&self) -> &str {
         &self.kubeconfig
     }
@@ -126,9 +129,9 @@ impl Server {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The address can be reached from other machines, and there is no encryption yet.
+    /// The address can be reached from other machines, for which there is no authorization yet.
     #[error(
-        "refusing to listen on {addr}: without TLS the server speaks only to this machine; use 127.0.0.1 or [::1]"
+        "refusing to listen on {addr}: this server speaks only to its own machine; use 127.0.0.1 or [::1]"
     )]
     NotLoopback {
         /// What was asked for.
@@ -168,6 +171,9 @@ pub enum StartError {
         /// What is wrong.
         why: &'static str,
     },
+    /// A key or a certificate cannot be made, or the one in the data directory cannot be used.
+    #[error("cannot prepare TLS: {0}; if ca.key or ca.crt in the data directory is damaged, remove both")]
+    Tls(String),
     /// The data cannot be opened.
     #[error(transparent)]
     Store(#[from] OpenError),

@@ -1,11 +1,9 @@
 //! The bearer token.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use super::StartError;
-use super::data_dir::write_private;
+use super::data_dir::{read_private, write_private};
 
 /// A token of 256 random bits.
 pub(super) fn random() -> String {
@@ -19,14 +17,13 @@ pub(super) fn random() -> String {
 
 /// The token in a file; a new one if there is no file.
 pub(super) fn read_or_make(path: &Path) -> Result<String, StartError> {
-    match fs::read_to_string(path) {
-        Ok(text) => checked(text.trim(), path),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+    match read_private(path)? {
+        Some(text) => checked(text.trim(), path),
+        None => {
             let token = random();
             write_private(path, token.as_bytes())?;
             Ok(token)
         }
-        Err(source) => Err(StartError::File { what: "read", path: path.into(), source }),
     }
 }
 

@@ -588,3 +588,37 @@ async fn discovery_names_what_there_is() {
     ask("POST", at("a")).json(&lease("a")).send(&server).await.refused(405, "MethodNotAllowed", "");
     ask("PATCH", LEASES).merge(&json!({})).send(&server).await.refused(405, "MethodNotAllowed", "");
 }
+
+#[tokio::test]
+async fn openapi_says_what_kubectl_asks_before_it_creates() {
+    let server = server().await;
+    let index = ask("GET", "/openapi/v3").send(&server).await.expect(200);
+    let url = index["paths"]["apis/coordination.k8s.io/v1"]["serverRelativeURL"].as_str().unwrap();
+    let document = ask("GET", url).send(&server).await.expect(200);
+    let path = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}";
+    let patch = &document["paths"][path]["patch"];
+    assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Lease");
+    let parameters = patch["parameters"].as_array().unwrap();
+    assert!(parameters.iter().any(|parameter| parameter["name"] == "fieldValidation"));
+    let lease = &document["components"]["schemas"]["io.k8s.api.coordination.v1.Lease"];
+    assert_eq!(lease["properties"]["spec"]["properties"]["renewTime"]["format"], "date-time");
+    ask("GET", "/openapi/v3/apis/none/v1").send(&server).await.refused(404, "NotFound", "");
+}
+
+#[tokio::test]
+async fn namespaces_keep_what_the_server_says_of_them() {
+    let server = server().await;
+    let team = json!({"metadata": {"name": "team", "labels": {"a": "b"}}});
+    let made = ask("POST", "/api/v1/namespaces").json(&team).send(&server).await.expect(201);
+    assert_eq!(made["metadata"]["labels"], json!({"a": "b", "kubernetes.io/metadata.name": "team"}));
+    let patch = json!({"metadata": {"labels": null}, "status": null, "spec": null});
+    let patched = ask("PATCH", "/api/v1/namespaces/team").merge(&patch).send(&server).await.expect(200);
+    assert_eq!(patched["metadata"]["labels"], json!({"kubernetes.io/metadata.name": "team"}));
+    assert_eq!((&patched["status"], &patched["spec"]), (&made["status"], &made["spec"]));
+    let body = json!({"metadata": {"name": "other"}});
+    ask("PUT", "/api/v1/namespaces/other").json(&body).send(&server).await.refused(
+        404,
+        "NotFound",
+        "\"other\" not found",
+    );
+}

@@ -94,9 +94,7 @@ pub(super) async fn replace(
     for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
         object.copy_meta(field, old);
     }
-    if !object.fields().contains_key("spec") {
-        object.fields_mut().insert("spec".into(), json!({}));
-    }
+    (kind.complete)(&mut object);
     let causes = kinds::check_update(kind, &object, old);
     if !causes.is_empty() {
         return Err(ApiError::invalid(kind.subject_of_fields(call.name()), causes));
