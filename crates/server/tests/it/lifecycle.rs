@@ -2,9 +2,17 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
 
 use incumbent_server::{Server, StartError};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::http::{LEASES, ask, server, started};
 
@@ -123,4 +131,51 @@ async fn many_servers_live_in_one_process() {
     ask("GET", format!("{LEASES}/a")).send(&two).await.refused(404, "NotFound", "");
     one.abort().await;
     ask("GET", LEASES).send(&two).await.expect(200);
+}
+
+/// What a client that trusts this authority is told over TLS.
+async fn over_tls(server: &Server, authority: &Path, path: &str) -> std::io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(server.addr()).await?;
+    let name = ServerName::from(server.addr().ip());
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let token = server.token();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+#[tokio::test]
+async fn a_server_with_data_speaks_tls_that_its_own_clients_trust() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, copy, other) =
+        (dir.path().join("data"), dir.path().join("copy.crt"), dir.path().join("other"));
+    let server = started(Server::builder().data_dir(&data)).await;
+    assert!(server.url().starts_with("https://"));
+    std::fs::copy(data.join("ca.crt"), &copy).unwrap();
+    assert!(over_tls(&server, &copy, LEASES).await.unwrap().starts_with("HTTP/1.1 200"));
+    let key = std::fs::metadata(data.join("ca.key")).unwrap();
+    assert_eq!(key.permissions().mode() & 0o777, 0o600);
+    server.shutdown().await;
+
+    let server = started(Server::builder().data_dir(&data)).await;
+    assert!(
+        over_tls(&server, &copy, LEASES).await.unwrap().starts_with("HTTP/1.1 200"),
+        "after a restart, too"
+    );
+    let stranger = started(Server::builder().data_dir(&other)).await;
+    over_tls(&stranger, &copy, LEASES).await.unwrap_err();
+    let plain = started(Server::builder().data_dir(dir.path().join("plain")).tls(false)).await;
+    assert!(plain.url().starts_with("http://"));
+    assert!(!plain.kubeconfig().contains("certificate-authority-data"));
 }

@@ -44,6 +44,15 @@ impl File {
             }
             other => OpenError::Io { path: path.into(), source: other.into() },
         })?;
+        Self::start(database, path, retention)
+    }
+
+    /// Reads the state from a database; `path` is for the words of errors.
+    pub(super) fn start(
+        database: Database,
+        path: &Path,
+        retention: Retention,
+    ) -> Result<(Self, State), OpenError> {
         let file = Self(database);
         let (state, forgotten) = file.load(path, retention)?;
         file.write(&[], &forgotten, &state)

@@ -109,9 +109,12 @@ impl RedbStore {
     /// [`OpenError`]; nothing is changed then.
     pub fn open(path: &Path, retention: Retention) -> Result<Self, OpenError> {
         let (file, state) = file::File::open(path, retention)?;
+        Self::start(file, state).map_err(|source| OpenError::Io { path: path.into(), source: source.into() })
+    }
+
+    fn start(file: file::File, state: State) -> std::io::Result<Self> {
         let shared = Arc::new(Shared { state: RwLock::new(state), end: OnceLock::new() });
-        let mailbox = writer::spawn(file, Arc::clone(&shared))
-            .map_err(|source| OpenError::Io { path: path.into(), source: source.into() })?;
+        let mailbox = writer::spawn(file, Arc::clone(&shared))?;
         Ok(Self { shared, mailbox })
     }
 
@@ -153,5 +156,84 @@ impl Store for RedbStore {
             }
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use bytes::Bytes;
+    use redb::backends::InMemoryBackend;
+    use redb::{Database, StorageBackend};
+
+    use super::*;
+    use crate::store::{Action, Condition, Ended};
+
+    /// A disk that breaks when it is told to.
+    #[derive(Debug, Clone, Default)]
+    struct Disk {
+        medium: Arc<InMemoryBackend>,
+        broken: Arc<AtomicBool>,
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            self.medium.len()
+        }
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.medium.read(offset, out)
+        }
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.medium.set_len(len)
+        }
+        fn sync_data(&self) -> io::Result<()> {
+            if self.broken.load(Ordering::SeqCst) {
+                return Err(io::Error::other("the disk is on fire"));
+            }
+            self.medium.sync_data()
+        }
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.medium.write(offset, data)
+        }
+    }
+
+    fn open(disk: &Disk) -> RedbStore {
+        let database = Database::builder().create_with_backend(disk.clone()).unwrap();
+        let (file, state) = file::File::start(database, Path::new("disk"), Retention::default()).unwrap();
+        RedbStore::start(file, state).unwrap()
+    }
+
+    fn create(name: &str) -> Change {
+        let key = Key::new("things", "here", name);
+        Change { key, condition: Condition::Absent, action: Action::Put(Bytes::from_static(b"x")) }
+    }
+
+    #[tokio::test]
+    async fn after_an_error_of_the_disk_nothing_is_said_but_that() {
+        let disk = Disk::default();
+        let store = open(&disk);
+        let kept = store.commit(create("kept")).await.unwrap();
+        let mut watch = store.watch(Scope::resource("things"), kept.revision).await.unwrap();
+        disk.broken.store(true, Ordering::SeqCst);
+        let error = store.commit(create("lost")).await.unwrap_err();
+        assert!(matches!(error, StoreError::Failed { .. }), "{error}");
+        assert!(error.to_string().contains("on fire"), "{error}");
+        assert!(!error.has_no_side_effects(), "nobody knows what is on the disk");
+        assert_eq!(watch.next().await.unwrap_err(), Ended::Closed, "no event for what may be lost");
+        // Also when the disk is well again.
+        disk.broken.store(false, Ordering::SeqCst);
+        for refused in [
+            store.commit(create("more")).await.map(|_| ()),
+            store.get(&kept.latest().key).await.map(|_| ()),
+            store.revision().await.map(|_| ()),
+            store.watch(Scope::resource("things"), 0).await.map(|_| ()),
+        ] {
+            assert!(matches!(refused, Err(StoreError::Failed { .. })), "{refused:?}");
+        }
+        store.close().await;
+        let store = open(&disk);
+        assert!(store.get(&kept.latest().key).await.unwrap().is_some(), "what was acknowledged is there");
     }
 }
