@@ -303,15 +303,31 @@ impl Site {
                 let follower = self.replicas.keys().find(|name| **name != leader.name).cloned();
                 self.terminate(&follower.context("no follower")?).await?;
             }
-            Event::KillWrapper => send(wrapper, Signal::KILL),
-            Event::KillGuardian => send(guardian(wrapper), Signal::KILL),
-            Event::KillChild => send(leader.pid, Signal::KILL),
+            Event::KillWrapper => {
+                send(wrapper, Signal::KILL);
+                self.bury(&leader.name).await?;
+            }
+            Event::KillGuardian => {
+                let guardian = guardian(wrapper);
+                ensure!(guardian > 0, "no guardian was found");
+                send(guardian, Signal::KILL);
+            }
+            Event::KillChild => {
+                // Its `run` ends with it.
+                send(leader.pid, Signal::KILL);
+                self.bury(&leader.name).await?;
+            }
             Event::KillWrapperAndChild => {
                 send(wrapper, Signal::KILL);
                 send(leader.pid, Signal::KILL);
+                self.bury(&leader.name).await?;
             }
             Event::StopWrapper => stop(wrapper).await,
-            Event::StopGuardian => stop(guardian(wrapper)).await,
+            Event::StopGuardian => {
+                let guardian = guardian(wrapper);
+                ensure!(guardian > 0, "no guardian was found");
+                stop(guardian).await;
+            }
             Event::StopChild => stop(leader.pid).await,
             Event::StopServer => {
                 let server = Arc::clone(&self.server);
@@ -337,6 +353,15 @@ impl Site {
     fn pid_of(&self, name: &str) -> anyhow::Result<i32> {
         let id = self.replicas.get(name).and_then(Child::id).context("the replica has ended")?;
         Ok(i32::try_from(id)?)
+    }
+
+    /// Waits for the end of a replica that was killed.
+    async fn bury(&mut self, name: &str) -> anyhow::Result<()> {
+        let Some(mut replica) = self.replicas.remove(name) else { return Ok(()) };
+        tokio::time::timeout(LIMIT, replica.wait())
+            .await
+            .with_context(|| format!("{name} does not end"))??;
+        Ok(())
     }
 
     async fn terminate(&mut self, name: &str) -> anyhow::Result<()> {
@@ -367,12 +392,17 @@ async fn stop(pid: i32) {
     send(pid, Signal::CONT);
 }
 
-/// The process that guards the command of a wrapper: its only child.
+/// The process that guards the command of a wrapper: its only child. Not every kernel lists children, so this
+/// looks at all processes.
 fn guardian(wrapper: i32) -> i32 {
-    let tasks = fs::read_dir(format!("/proc/{wrapper}/task")).into_iter().flatten().flatten();
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .find_map(|children| children.split_whitespace().next()?.parse().ok())
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .find(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' '));
+            fields.and_then(|mut f| f.nth(1)?.parse().ok()) == Some(wrapper)
+        })
         .unwrap_or_default()
 }
 
