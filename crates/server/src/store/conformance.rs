@@ -173,16 +173,20 @@ async fn gives_rising_revisions(store: &dyn Store) {
 }
 
 async fn lets_one_of_many_writers_win(store: Arc<dyn Store>) {
-    const WRITERS: usize = 16;
-    let base = put(&*store, "a", "0").await.revision;
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| {
+    const RIVALS: usize = 16;
+    for round in 0..8 {
+        let base = put(&*store, "a", "0").await.revision;
+        let rivals = (0..RIVALS).map(|rival| {
             let store = Arc::clone(&store);
-            async move { commit(&*store, "a", Condition::At(base), text(&writer.to_string())).await.is_ok() }
-        })
-        .collect();
-    let won = futures::future::join_all(writers).await.into_iter().filter(|won| *won).count();
-    assert_eq!(won, 1, "of writers with one expectation exactly one wins");
+            async move {
+                // Another write first, so that the rivals meet while the store is busy with that.
+                commit_new(&*store, round * RIVALS + rival).await;
+                commit(&*store, "a", Condition::At(base), text(&rival.to_string())).await.is_ok()
+            }
+        });
+        let won = futures::future::join_all(rivals).await.into_iter().filter(|won| *won).count();
+        assert_eq!(won, 1, "of writers with one expectation exactly one wins");
+    }
 }
 
 async fn lists_by_scope_in_order(store: &dyn Store) {
@@ -327,6 +331,10 @@ async fn forgets_and_says_so(store: &dyn Store) {
         Err(StoreError::Compacted { requested, oldest }) if requested == first => oldest,
         other => panic!("the past was to be forgotten, not {other:?}"),
     };
+    assert!(
+        matches!(store.watch(scope(), oldest - 1).await, Err(StoreError::Compacted { .. })),
+        "a watch never begins with a gap"
+    );
     let request = |at| PageRequest { scope: scope(), at: Some(at), after: None, limit: None };
     assert!(matches!(store.list(request(oldest - 1)).await, Err(StoreError::Compacted { .. })));
     assert!(store.list(request(oldest)).await.is_ok(), "the oldest revision can be listed");
