@@ -142,7 +142,7 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let kubeconfig = fs::read_to_string(&kubeconfig)?;
-        let (_, rest) = kubeconfig.split_once("http://").context("the kubeconfig names no server")?;
+        let (_, rest) = kubeconfig.split_once("https://").context("the kubeconfig names no server")?;
         let end = rest.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(rest.len());
         let addr = rest[..end].parse().with_context(|| format!("server {:?}", &rest[..end]))?;
         Ok(Server { process, addr, kubeconfig, turn: tokio::sync::Mutex::new(()) })
