@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! scenario (from the seed) ─▶ world: queue of events in true time
-//!                               ├─ process: Elector of core, its work and its guard     (own clocks)
+//!                               ├─ process, work: an Elector of core, its work and its guard     (own clocks)
 //!                               ├─ plain: an elector like client-go's
 //!                               ├─ network + api: one Lease, watches, all that goes wrong
 //!                               ├─ stranger: faults, operators, wipes, deletions, a skewed coordinator
@@ -26,6 +26,7 @@ mod run;
 mod scenario;
 mod stranger;
 mod trace;
+mod work;
 mod world;
 
 use incumbent_core::faults::Fault;
