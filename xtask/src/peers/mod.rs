@@ -17,9 +17,11 @@ use std::io::Write as _;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use cluster::{Cluster, Kind};
-use program::Program;
-use rbac::{Rights, User};
+pub(crate) use build::ensure as ensure_built;
+pub(crate) use cluster::{Cluster, Kind};
+pub(crate) use process::{POLL, Process};
+pub(crate) use program::Program;
+pub(crate) use rbac::{Rights, User};
 use scheduler::Scheduler;
 
 /// `cargo xtask peers …`
