@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::api::{KubeLease, LeaseApi};
 use crate::clock::{BootClock, Clock};
 use crate::driver::{Driver, Parts};
+use crate::preflight::{PreflightError, preflight};
 use crate::shared::Shared;
 use crate::status::{Health, Status};
 use crate::term::Term;
@@ -482,42 +483,4 @@ impl Handle {
         };
         Health { live, election: live && !cut_off, silence, reason }
     }
-}
-
-/// Why an election cannot work here.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct PreflightError(String);
-
-async fn preflight(api: &dyn LeaseApi, lock: &LockName, patience: Duration) -> Result<(), PreflightError> {
-    use incumbent_core::{Outcome, Refusal};
-    let limited = async |what: &str, answer: BoxFuture<'static, Outcome>| {
-        tokio::time::timeout(patience, answer).await.map_err(|_| {
-            api.gave_up();
-            PreflightError(format!(
-                "the API server did not answer within {patience:?} when asked to {what} lease {lock}"
-            ))
-        })
-    };
-    let judge = |what: &str, outcome: Outcome| match outcome {
-        Outcome::Ok(record) => Ok(Some(record)),
-        Outcome::NotFound | Outcome::Conflict => Ok(None),
-        Outcome::Refused { refusal: Refusal::NotSent, message, .. } => {
-            Err(PreflightError(format!("the API server cannot be reached: {message}")))
-        }
-        Outcome::Refused { refusal: Refusal::NoNamespace, .. } => {
-            Err(PreflightError(format!("namespace {:?} does not exist", lock.namespace())))
-        }
-        Outcome::Refused { refusal: Refusal::Throttled, .. } => Ok(None),
-        Outcome::Refused { message, .. } => {
-            Err(PreflightError(format!("no permission to {what} lease {lock}: {message}")))
-        }
-        Outcome::Unknown { message, .. } => {
-            Err(PreflightError(format!("the API server failed when asked to {what} lease {lock}: {message}")))
-        }
-    };
-    let present = judge("get", limited("get", api.read()).await?)?;
-    let what = if present.is_some() { "update" } else { "create" };
-    let rehearsed = limited(what, api.rehearse(present)).await?;
-    judge(what, rehearsed).map(drop)
 }

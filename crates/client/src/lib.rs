@@ -43,13 +43,15 @@ mod api;
 mod clock;
 mod driver;
 mod elector;
+mod preflight;
 mod shared;
 mod status;
 mod term;
 
 pub use api::{KubeLease, LeaseApi, ListError, list_leases};
 pub use clock::{BootClock, Clock};
-pub use elector::{BuildError, Builder, Elector, Handle, PreflightError};
+pub use elector::{BuildError, Builder, Elector, Handle};
+pub use preflight::PreflightError;
 pub use status::{CandidateStatus, Health, Status};
 pub use term::Term;
 
