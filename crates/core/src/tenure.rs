@@ -28,6 +28,8 @@ pub(crate) struct Tenure {
     pub(crate) renewed: Option<Instant>,
     /// The revision of the latest acknowledged write.
     pub(crate) written: Option<Revision>,
+    /// The renewTime of the latest acknowledged write.
+    pub(crate) stamped: Option<WallTime>,
     /// A write was acknowledged since the last term of this tenure ended.
     pub(crate) fresh: bool,
     /// A transfer or a release was sent, and nobody knows whether it was carried out.
@@ -50,6 +52,7 @@ impl Tenure {
             acquired,
             renewed: None,
             written: None,
+            stamped: None,
             fresh: false,
             exit_unknown: false,
             previous,

@@ -6,7 +6,7 @@ mod world;
 
 use std::time::Duration;
 
-use incumbent_core::{Readiness, Request, Role, StopReason, WorkEnd, marks};
+use incumbent_core::{Readiness, Report, Request, Role, StopReason, WorkEnd, marks};
 use world::{Work, World};
 
 fn ms(n: u64) -> Duration {
@@ -222,6 +222,18 @@ fn b04_a_stolen_lock_ends_the_term_and_is_waited_out() {
     assert!(!w.leads(a));
     w.run(secs(3));
     assert!(w.leads(a), "the stranger never renewed");
+}
+
+#[test]
+fn b08_a_renewal_that_it_did_not_send_is_reported() {
+    let mut w = World::new();
+    let a = w.join("a", "1.0.0");
+    w.run(secs(30));
+    assert!(!w.reported(a, &Report::DuplicateIdentity));
+    w.edit(|lock| lock.renew_time = lock.renew_time.map(|t| t.plus(secs(1))));
+    w.run(ms(50));
+    assert!(w.reported(a, &Report::DuplicateIdentity));
+    assert!(w.leads(a), "whoever wrote it, the lock is in its name");
 }
 
 #[test]

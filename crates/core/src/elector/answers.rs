@@ -331,7 +331,12 @@ impl Elector {
                 }
                 self.renew_at = now;
             }
-            (Some(_), None) => {}
+            (Some(tenure), None) => {
+                if tenure.stamped.is_some() && tenure.stamped != record.renew_time {
+                    tenure.stamped = record.renew_time;
+                    self.report(Report::DuplicateIdentity);
+                }
+            }
         }
     }
 

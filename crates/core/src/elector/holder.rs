@@ -253,6 +253,7 @@ impl Elector {
         let in_time = now < sent.at + deadline || fault!(self.config, LateAckRevives);
         let Some(tenure) = &mut self.tenure else { return };
         tenure.acquired = record.acquire_time;
+        tenure.stamped = record.renew_time;
         if changed {
             tenure.written = tenure.written.max(Some(record.revision));
         }

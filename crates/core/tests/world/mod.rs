@@ -27,6 +27,7 @@ struct Node {
     stops: Vec<StopReason>,
     requests: usize,
     warm_ups: usize,
+    reports: Vec<Report>,
 }
 
 pub(crate) struct World {
@@ -90,6 +91,7 @@ impl World {
             stops: Vec::new(),
             requests: 0,
             warm_ups: 0,
+            reports: Vec::new(),
         });
         self.nodes.len() - 1
     }
@@ -163,7 +165,8 @@ impl World {
             Command::Abort => panic!("work outlived its term"),
             Command::WarmUp => node.warm_ups += 1,
             Command::Finished => node.finished = true,
-            Command::Extend(_) | Command::Report(_) => {}
+            Command::Extend(_) => {}
+            Command::Report(report) => node.reports.push(report),
             Command::Watch { .. } if node.cut => node.inbox.push_back(Input::Watch(WatchInput::Broken)),
             Command::Watch { .. } if !self.watch => {
                 node.inbox.push_back(Input::Watch(WatchInput::Refused("not allowed".into())));
@@ -317,6 +320,10 @@ impl World {
 
     pub(crate) fn requests(&self, i: usize) -> usize {
         self.nodes[i].requests
+    }
+
+    pub(crate) fn reported(&self, i: usize, report: &Report) -> bool {
+        self.nodes[i].reports.contains(report)
     }
 
     pub(crate) fn warm_ups(&self, i: usize) -> usize {
