@@ -313,9 +313,13 @@ impl Site {
                 send(guardian, Signal::KILL);
             }
             Event::KillChild => {
-                // Its `run` ends with it.
                 send(leader.pid, Signal::KILL);
-                self.bury(&leader.name).await?;
+                // Its `run` ends with it, unless its term had just ended.
+                let limit = Instant::now() + Duration::from_secs(5);
+                let replica = self.replicas.get_mut(&leader.name).context("who led?")?;
+                while replica.try_wait()?.is_none() && Instant::now() < limit {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
             }
             Event::KillWrapperAndChild => {
                 send(wrapper, Signal::KILL);

@@ -171,6 +171,24 @@ fn b30_only_time_decides_about_a_dead_holder() {
 }
 
 #[test]
+fn a_dead_holder_is_waited_for_only_once() {
+    let mut w = World::new();
+    let members: Vec<usize> = ["a", "b", "c", "d"].map(|name| w.join(name, "1.0.0")).into();
+    w.run(secs(5));
+    // One after the other dies while it leads; their records stay, older than those of the living.
+    for dead in &members[..3] {
+        let leader = *members.iter().find(|m| w.leads(**m)).unwrap();
+        assert_eq!(leader, *dead, "the oldest of the living");
+        let renewed = w.lock().renew_time.unwrap();
+        w.crash(leader);
+        w.run(Duration::from_millis(15_075));
+        let next = members.iter().find(|m| w.leads(**m));
+        assert!(next.is_some(), "nobody leads after {dead}; last renewed {renewed}");
+        w.run(secs(3));
+    }
+}
+
+#[test]
 fn b01_a_late_release_leaves_a_new_holders_record_alone() {
     let mut w = World::new();
     let a = w.join("a", "1.0.0");

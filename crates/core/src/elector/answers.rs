@@ -240,9 +240,23 @@ impl Elector {
             self.report(Report::AbsurdDuration(seconds));
         }
         if before != after {
+            self.note_expiry(before.as_deref(), after.as_deref());
             self.report(Report::Holder { holder: after, before });
         }
         changed
+    }
+
+    /// A holder lost the lock to another without having handed it over: most likely it is dead. It is not
+    /// waited for in the next election either, until its record changes.
+    fn note_expiry(&mut self, before: Option<&str>, after: Option<&str>) {
+        let own = self.config.identity.as_str();
+        let handed_over = self.view.record().is_some_and(|r| marks::transferred(r).is_some());
+        if let (Some(before), Some(_)) = (before, after)
+            && before != own
+            && !handed_over
+        {
+            self.book.missed_ping(before);
+        }
     }
 
     /// Learns of the lock as it is, and judges from it who is holder.

@@ -89,6 +89,11 @@ impl OwnRecord {
         self.renewal_seen = true;
     }
 
+    /// Changes the record.
+    pub(super) fn show_life(&mut self) {
+        self.beat += 1;
+    }
+
     pub(super) fn warmed_up(&mut self) {
         self.warm = true;
     }

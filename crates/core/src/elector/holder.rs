@@ -274,6 +274,10 @@ impl Elector {
 
     /// The lock has another holder, or none, and not by our own hand.
     pub(super) fn superseded(&mut self) {
+        if self.exit.is_none() {
+            // Others may take this process for dead: its record says that it is not.
+            self.own.show_life();
+        }
         self.end_tenure();
         self.stop_term(StopReason::Superseded);
     }
