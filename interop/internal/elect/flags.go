@@ -20,6 +20,7 @@ func Flags() func() (Settings, kubernetes.Interface, error) {
 	flag.DurationVar(&s.LeaseDuration, "lease-duration", 15*time.Second, "how long the lock is held without renewal")
 	flag.DurationVar(&s.RenewDeadline, "renew-deadline", 10*time.Second, "how long the leader tries to renew")
 	flag.DurationVar(&s.RetryPeriod, "retry-period", 2*time.Second, "pause between tries")
+	content := flag.String("content-type", "", "form of what is sent to the server; client-go's own choice if empty")
 	flag.BoolVar(&s.ReleaseOnCancel, "release-on-cancel", true, "clear the holder when stopped while leading")
 	return func() (Settings, kubernetes.Interface, error) {
 		if s.Lock == "" || s.Identity == "" {
@@ -29,6 +30,7 @@ func Flags() func() (Settings, kubernetes.Interface, error) {
 		if err != nil {
 			return s, nil, err
 		}
+		rest.ContentType = *content
 		client, err := kubernetes.NewForConfig(rest)
 		return s, client, err
 	}

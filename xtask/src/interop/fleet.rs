@@ -1,4 +1,4 @@
-//! Replicas of `incumbent run` on one lock, and what the program that they lead wrote down.
+//! Replicas of `incumbent run` on one lock.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,38 +8,42 @@ use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::Site;
+use super::journal::{self, Life};
+use super::site::Site;
 use crate::interrupt;
 use crate::peers::{POLL, Process};
 
 /// Nothing takes this long, however slow the machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(90);
 
-/// The life of one led program, as it wrote it down itself.
-#[derive(Debug, Clone)]
-pub(super) struct Life {
-    pub(super) pid: i32,
-    pub(super) name: String,
-    pub(super) version: String,
-    pub(super) ended: bool,
-}
+/// What a busy machine may add to a bound on how prompt something is. The measurements proper are benches.
+pub(super) const BUSY: Duration = Duration::from_secs(2);
+
+/// How long a lease of profile `fast` stays valid, and how much longer others wait for clocks to differ.
+pub(super) const LEASE: Duration = Duration::from_secs(6);
+pub(super) const SKEW: Duration = Duration::from_millis(30);
+
+/// How often a condition is looked at that takes a process to look at.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Replicas on one lock. Dropped, they are killed.
 pub(super) struct Fleet<'s> {
-    site: &'s Site,
+    pub(super) site: &'s Site,
     pub(super) lock: String,
-    kubeconfig: PathBuf,
     pub(super) folder: PathBuf,
+    kubeconfig: PathBuf,
     replicas: BTreeMap<String, Process>,
+    /// All names that ever were, for their logs.
+    names: Vec<String>,
 }
 
 impl<'s> Fleet<'s> {
     /// No replica yet; `lock` is NAMESPACE/NAME, `kubeconfig` whose rights they have.
-    pub(super) fn new(site: &'s Site, lock: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
+    pub(super) fn with_rights_of(site: &'s Site, lock: &str, kubeconfig: &Path) -> anyhow::Result<Self> {
         let folder = site.folder.join(lock.replace('/', "-"));
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(Self {
@@ -48,23 +52,25 @@ impl<'s> Fleet<'s> {
             kubeconfig: kubeconfig.to_owned(),
             folder,
             replicas: BTreeMap::new(),
+            names: Vec::new(),
         })
     }
 
-    fn journal(&self) -> PathBuf {
-        self.folder.join("journal")
+    /// No replica yet; they may do everything.
+    pub(super) fn new(site: &'s Site, lock: &str) -> anyhow::Result<Self> {
+        Self::with_rights_of(site, lock, &site.kubeconfig)
     }
 
     /// Starts a replica that leads the program that keeps the journal.
-    pub(super) fn start(&mut self, name: &str, version: &str, extra: &[&str]) -> anyhow::Result<()> {
+    pub(super) fn start(&mut self, name: &str, version: &str) -> anyhow::Result<()> {
         let words: Vec<OsString> = vec![
             self.site.program.clone().into(),
             "__demo-worker".into(),
-            self.journal().into(),
+            self.folder.join("journal").into(),
             version.into(),
-            "200".into(),
+            "100".into(),
         ];
-        self.start_leading(name, version, extra, &words)
+        self.start_leading(name, version, &words)
     }
 
     /// Starts a replica that leads `words`.
@@ -72,68 +78,62 @@ impl<'s> Fleet<'s> {
         &mut self,
         name: &str,
         version: &str,
-        extra: &[&str],
         words: &[OsString],
     ) -> anyhow::Result<()> {
+        ensure!(!self.replicas.contains_key(name), "{name} runs already");
         let mut command = Command::new(&self.site.program);
-        command.args([
-            "run",
-            "--lock",
-            &self.lock,
-            "--identity",
-            name,
-            "--profile",
-            "fast",
-            "--settle",
-            "0s",
-        ]);
+        command.args(["run", "--lock", &self.lock, "--identity", name]);
+        command.args(["--profile", "fast", "--settle", "0s"]);
         command.args(["--binary-version", version, "--strategy", "OldestEmulationVersion"]);
-        command.arg("--kubeconfig").arg(&self.kubeconfig).args(extra).arg("--").args(words);
+        command.arg("--kubeconfig").arg(&self.kubeconfig).arg("--").args(words);
         let process = Process::start(name, &self.folder, command)?;
         self.replicas.insert(name.to_owned(), process);
+        self.names.push(name.to_owned());
         Ok(())
     }
 
-    /// What replicas logged.
+    /// What replicas of this name logged.
     pub(super) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.folder.join(format!("{name}.log"))).unwrap_or_default()
     }
 
-    fn entries(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.journal()).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-    }
-
     /// All lives so far, in the order of their beginnings.
     pub(super) fn lives(&self) -> Vec<Life> {
-        let mut lives: Vec<Life> = Vec::new();
-        for entry in self.entries() {
-            let pid = entry["pid"].as_i64().and_then(|n| i32::try_from(n).ok()).unwrap_or_default();
-            let started = &entry["event"]["started"];
-            if let Some(identity) = started["identity"].as_str() {
-                let name = identity.rsplit_once('_').map_or(identity, |(name, _)| name).to_owned();
-                let version = started["version"].as_str().unwrap_or_default().to_owned();
-                lives.push(Life { pid, name, version, ended: false });
-            } else if entry["event"] == "ended"
-                && let Some(life) = lives.iter_mut().rev().find(|l| l.pid == pid)
-            {
-                life.ended = true;
-            }
-        }
-        lives
+        journal::lives(&self.folder.join("journal"))
     }
 
-    /// Fails if two programs ever lived at one instant, as they found out themselves.
-    pub(super) fn no_overlap(&self) -> anyhow::Result<()> {
-        let overlaps =
-            self.entries().iter().filter(|e| e["event"]["started"]["overlap"] == Value::Bool(true)).count();
-        ensure!(overlaps == 0, "two programs lived at one instant, {overlaps} times");
-        Ok(())
+    /// What `incumbent status` says.
+    pub(super) fn status(&self) -> anyhow::Result<Value> {
+        self.site.status(&self.lock)
+    }
+
+    /// The identity in the lock, if there is one.
+    pub(super) fn holder(&self) -> Option<String> {
+        let lease = self.site.lease(&self.lock).ok()?;
+        lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
     }
 
     /// Waits until `condition` gives something.
     pub(super) fn until<T>(
         &self,
+        what: &str,
+        condition: impl FnMut(&Self) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        self.until_every(POLL, what, condition)
+    }
+
+    /// The same for a condition that starts a process to look.
+    pub(super) fn until_seen<T>(
+        &self,
+        what: &str,
+        condition: impl FnMut(&Self) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        self.until_every(LOOK, what, condition)
+    }
+
+    fn until_every<T>(
+        &self,
+        pause: Duration,
         what: &str,
         mut condition: impl FnMut(&Self) -> Option<T>,
     ) -> anyhow::Result<T> {
@@ -144,46 +144,74 @@ impl<'s> Fleet<'s> {
                 return Ok(found);
             }
             if start.elapsed() > LIMIT {
-                let logs: Vec<String> =
-                    self.replicas.keys().map(|n| format!("{n}:\n{}", tail(&self.log(n)))).collect();
-                bail!("waited {} s in vain for {what}\n{}", LIMIT.as_secs(), logs.join("\n"));
+                bail!("waited {} s in vain for {what}", LIMIT.as_secs());
             }
-            thread::sleep(POLL);
+            thread::sleep(pause);
         }
+    }
+
+    /// Waits until somebody has taken the lock over from `dead`, which no longer lives; returns when `dead` renewed it
+    /// for the last time, too. A renewal may have been on its way, so the last one that is stored counts.
+    pub(super) fn taken_over<T>(
+        &self,
+        dead: &str,
+        mut condition: impl FnMut(&Self) -> Option<T>,
+    ) -> anyhow::Result<(Duration, T)> {
+        let mut renewed = None;
+        let found = self.until_seen(&format!("the lock of {dead} to be taken over"), |f| {
+            if let Ok(lease) = f.site.lease(&f.lock)
+                && lease["spec"]["holderIdentity"] == dead
+                && let Some(stamp) = lease["spec"]["renewTime"].as_str()
+            {
+                renewed = journal::at_stamp(stamp);
+            }
+            condition(f)
+        })?;
+        Ok((renewed.with_context(|| format!("the lock never named {dead}"))?, found))
     }
 
     /// Waits until the last life is one of a replica of which `right` holds, and goes on.
     pub(super) fn leader(&self, what: &str, right: impl Fn(&Life) -> bool) -> anyhow::Result<Life> {
         self.until(what, |f| {
             let last = f.lives().pop()?;
-            (f.replicas.contains_key(&last.name) && !last.ended && right(&last)).then_some(last)
+            (f.replicas.contains_key(&last.name) && last.asked.is_none() && right(&last)).then_some(last)
         })
     }
 
-    /// Waits until this many candidates stand on the lock.
-    pub(super) fn announced(&self, n: usize) -> anyhow::Result<()> {
-        let (namespace, name) = self.lock.split_once('/').unwrap_or(("default", &self.lock));
-        self.until("the candidates to announce themselves", |f| {
-            let text = f.site.kubectl(&["get", "lease", "-n", namespace, name, "-o", "json"]).ok()?;
-            (text.matches("candidate.incumbent.dev/").count() >= n).then_some(())
+    /// Waits until all replicas that run stand as candidates.
+    pub(super) fn announced(&self) -> anyhow::Result<()> {
+        let running: Vec<&String> = self.replicas.keys().collect();
+        self.until_seen(&format!("{running:?} to be candidates"), |f| {
+            let candidates = f.candidates().ok()?;
+            running.iter().all(|name| candidates.contains(name)).then_some(())
         })
     }
 
-    /// Sends TERM and waits for the end.
-    pub(super) fn stop(&mut self, name: &str) -> anyhow::Result<ExitStatus> {
+    /// The names of those that have announced themselves on the lock.
+    pub(super) fn candidates(&self) -> anyhow::Result<Vec<String>> {
+        let status = self.status()?;
+        let candidates = status["candidates"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok(candidates.iter().filter_map(|c| c["name"].as_str()).map(str::to_owned).collect())
+    }
+
+    /// Sends TERM and waits for the end, which has to be that of who was asked to: exit code 0.
+    pub(super) fn stop(&mut self, name: &str) -> anyhow::Result<Duration> {
         let process = self.replicas.remove(name).with_context(|| format!("{name} does not run"))?;
-        process.stop(LIMIT)
+        let start = Instant::now();
+        let status = process.stop(LIMIT)?;
+        ensure!(status.success(), "{name} ended with {status} after TERM");
+        Ok(start.elapsed())
     }
 
     /// Kills a replica and the program it leads.
-    pub(super) fn kill(&mut self, life: &Life) -> anyhow::Result<()> {
-        let mut process =
-            self.replicas.remove(&life.name).with_context(|| format!("{} does not run", life.name))?;
-        if let Some(pid) = Pid::from_raw(life.pid) {
-            // It may have died with its guardian already.
+    pub(super) fn kill(&mut self, name: &str, program: i32) -> anyhow::Result<()> {
+        let mut process = self.replicas.remove(name).with_context(|| format!("{name} does not run"))?;
+        process.kill()?;
+        if let Some(pid) = Pid::from_raw(program) {
+            // It may have died with the replica already.
             let _ = kill_process(pid, Signal::KILL);
         }
-        process.kill().map(drop)
+        Ok(())
     }
 
     /// Waits for a replica that ends by itself.
@@ -200,14 +228,28 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Stops all replicas, each of which has to exit with 0; fails if programs overlapped.
-    pub(super) fn finish(mut self) -> anyhow::Result<()> {
-        let names: Vec<String> = self.replicas.keys().cloned().collect();
+    /// Stops all replicas, followers first; fails if programs overlapped, or a replica did not stop as it should.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        let leader = self.lives().pop().map(|life| life.name);
+        let mut names: Vec<String> = self.replicas.keys().cloned().collect();
+        names.sort_by_key(|name| Some(name) == leader.as_ref());
         for name in names {
-            let status = self.stop(&name)?;
-            ensure!(status.success(), "{name} ended with {status}:\n{}", tail(&self.log(&name)));
+            self.stop(&name)?;
         }
-        self.no_overlap()
+        journal::exclusive(&self.lives())
+    }
+
+    /// Runs `steps` and [`Self::finish`]; an error brings the ends of the logs along.
+    pub(super) fn run<T>(mut self, steps: impl FnOnce(&mut Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let outcome = steps(&mut self).and_then(|seen| self.finish().map(|()| seen));
+        outcome.map_err(|error| {
+            let mut names = std::mem::take(&mut self.names);
+            names.sort();
+            names.dedup();
+            let logs: Vec<String> =
+                names.iter().map(|n| format!("--- {n}\n{}", tail(&self.log(n)))).collect();
+            anyhow!("{error:#}\n{}", logs.join("\n"))
+        })
     }
 }
 

@@ -1,21 +1,30 @@
 //! `cargo xtask interop`: the same scenarios on the embedded server and on a real, stock kube-apiserver, with
 //! real client-go electors and a real kube-scheduler.
+//!
+//! [`site`] is a server under test; [`fleet`] runs replicas on one lock of it; [`journal`] reads what the programs
+//! that they lead wrote down. [`scenarios`] are what has to work. Each has a lock of its own, so a few run at a time.
 
 mod fleet;
+mod journal;
 mod scenarios;
+mod site;
 
-use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::interrupt;
-use crate::peers::{Cluster, Kind, POLL, Process, Program, User, ensure_built};
+use crate::peers::{Program, ensure_built};
+use scenarios::Scenario;
+use site::Site;
 
 /// `cargo xtask interop`
 #[derive(Debug, Default, Args)]
@@ -26,6 +35,9 @@ pub(crate) struct Settings {
     /// Only the scenarios of these names.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// How many scenarios run at a time [default: 3].
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -39,39 +51,15 @@ enum Which {
     All,
 }
 
-/// A server under test.
-pub(crate) struct Site {
-    name: &'static str,
-    /// The `incumbent` program.
-    program: PathBuf,
-    /// Its owner's.
-    kubeconfig: PathBuf,
-    kubectl: PathBuf,
-    /// Where logs and journals go.
-    folder: PathBuf,
-    cluster: Option<Cluster>,
-    embedded: Option<Process>,
-}
+impl Settings {
+    fn wants(&self, scenario: &Scenario) -> bool {
+        self.only.is_empty() || self.only.iter().any(|n| n == scenario.name)
+    }
 
-impl Site {
-    /// Runs kubectl as the owner; returns what it printed.
-    fn kubectl(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let output = Command::new(&self.kubectl)
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .arg("--cache-dir")
-            .arg(self.folder.join("kubectl-cache"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot start kubectl")?;
-        ensure!(
-            output.status.success(),
-            "kubectl {} failed: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    /// Whether anything is wanted on a server of this kind.
+    fn wants_site(&self, which: Which) -> bool {
+        (self.server == Which::All || self.server == which)
+            && scenarios::ALL.iter().any(|s| self.wants(s) && (which == Which::Cluster || !s.cluster))
     }
 }
 
@@ -82,43 +70,95 @@ impl Site {
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<()> {
     interrupt::listen()?;
     for name in &settings.only {
-        ensure!(scenarios::ALL.iter().any(|s| s.name == name), "there is no scenario {name:?}");
+        ensure!(
+            scenarios::ALL.iter().any(|s| s.name == name),
+            "there is no scenario {name:?}; there are {}",
+            scenarios::ALL.map(|s| s.name).join(", ")
+        );
     }
+    let (embedded, cluster) = (settings.wants_site(Which::Embedded), settings.wants_site(Which::Cluster));
+    ensure!(embedded || cluster, "no such scenario runs on that server");
     let program = build()?;
+    // What cannot be built is found before anything runs; a machine without Go fails here.
     let kubectl = ensure_built(Program::Kubectl)?;
-    let folder = tempfile::Builder::new().prefix("incumbent-interop-").tempdir()?;
-    let (mut passed, mut failed) = (0, 0);
-    for which in [Which::Embedded, Which::Cluster] {
-        if settings.server != Which::All && settings.server != which {
-            continue;
+    if cluster {
+        for peer in Program::ALL {
+            ensure_built(peer)?;
         }
-        let site = start(which, &program, &kubectl, folder.path())?;
-        for scenario in &scenarios::ALL {
-            let wanted = settings.only.is_empty() || settings.only.iter().any(|n| n == scenario.name);
-            if !wanted || (scenario.cluster && site.cluster.is_none()) {
-                continue;
-            }
-            interrupt::check()?;
-            let began = Instant::now();
-            let outcome = (scenario.run)(&site);
-            let seconds = began.elapsed().as_secs_f64();
-            let mut out = std::io::stdout();
-            match outcome {
-                Ok(()) => {
-                    passed += 1;
-                    writeln!(out, "ok      {} on {} ({seconds:.1} s)", scenario.name, site.name)?;
-                }
-                Err(error) => {
-                    failed += 1;
-                    writeln!(out, "FAILED  {} on {} ({seconds:.1} s): {error:#}", scenario.name, site.name)?;
-                }
-            }
-        }
-        stop(site)?;
     }
+    let folder = tempfile::Builder::new().prefix("incumbent-interop-").tempdir()?;
+    let tally = Tally::default();
+    if embedded {
+        let site = Site::embedded(program.clone(), kubectl.clone(), folder.path())?;
+        run_on(&site, settings, &tally)?;
+        site.stop()?;
+    }
+    if cluster {
+        let site = Site::cluster(program, kubectl, folder.path())?;
+        run_on(&site, settings, &tally)?;
+        site.stop()?;
+    }
+    let (passed, failed) = (tally.passed.into_inner(), tally.failed.into_inner());
     writeln!(std::io::stdout(), "{passed} passed, {failed} failed")?;
     ensure!(failed == 0, "{failed} scenarios failed");
     ensure!(passed > 0, "no scenario ran");
+    Ok(())
+}
+
+#[derive(Default)]
+struct Tally {
+    passed: AtomicUsize,
+    failed: AtomicUsize,
+}
+
+/// Runs what is wanted on one server, a few at a time, and prints a line for each as it ends.
+fn run_on(site: &Site, settings: &Settings, tally: &Tally) -> anyhow::Result<()> {
+    let wanted: Vec<&Scenario> =
+        scenarios::ALL.iter().filter(|s| settings.wants(s) && (site.is_cluster() || !s.cluster)).collect();
+    let next = AtomicUsize::new(0);
+    let broken = Mutex::new(None);
+    thread::scope(|scope| {
+        for _ in 0..settings.jobs.unwrap_or(3).max(1) {
+            scope.spawn(|| {
+                while interrupt::check().is_ok()
+                    && let Some(scenario) = wanted.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    if let Err(error) = run_one(site, scenario, tally)
+                        && let Ok(mut broken) = broken.lock()
+                    {
+                        *broken = Some(error);
+                    }
+                }
+            });
+        }
+    });
+    interrupt::check()?;
+    match broken.into_inner() {
+        Ok(None) => Ok(()),
+        Ok(Some(error)) => Err(error),
+        Err(_) => Err(anyhow!("a scenario's thread panicked")),
+    }
+}
+
+/// Fails only if its outcome cannot be told.
+fn run_one(site: &Site, scenario: &Scenario, tally: &Tally) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let outcome = catch_unwind(AssertUnwindSafe(|| (scenario.run)(site)))
+        .unwrap_or_else(|_| Err(anyhow!("the scenario panicked")));
+    let seconds = began.elapsed().as_secs_f64();
+    let (name, on) = (scenario.name, site.name());
+    let mut out = std::io::stdout().lock();
+    match outcome {
+        Ok(saw) => {
+            tally.passed.fetch_add(1, Ordering::Relaxed);
+            writeln!(out, "ok      {name} on {on} ({seconds:.1} s): {saw}")?;
+        }
+        Err(_) if interrupt::check().is_err() => {}
+        Err(error) => {
+            tally.failed.fetch_add(1, Ordering::Relaxed);
+            writeln!(out, "FAILED  {name} on {on} ({seconds:.1} s): {error:#}")?;
+        }
+    }
     Ok(())
 }
 
@@ -140,54 +180,7 @@ fn build() -> anyhow::Result<PathBuf> {
     executable.context("cargo does not say where incumbent is")
 }
 
-fn start(which: Which, program: &Path, kubectl: &Path, folder: &Path) -> anyhow::Result<Site> {
-    let name = if which == Which::Cluster { "kube-apiserver" } else { "the embedded server" };
-    let folder = folder.join(if which == Which::Cluster { "cluster" } else { "embedded" });
-    fs::create_dir(&folder)?;
-    let (program, kubectl) = (program.to_owned(), kubectl.to_owned());
-    if which == Which::Cluster {
-        let cluster = Cluster::start(Kind::Stock)?;
-        // The server makes its own namespaces only a moment after it is ready.
-        for namespace in ["default", "kube-system"] {
-            cluster.create_namespace(namespace)?;
-        }
-        let kubeconfig = cluster.kubeconfig(User::Admin);
-        return Ok(Site {
-            name,
-            program,
-            kubeconfig,
-            kubectl,
-            folder,
-            cluster: Some(cluster),
-            embedded: None,
-        });
-    }
-    let kubeconfig = folder.join("kubeconfig");
-    let mut command = Command::new(&program);
-    command.args(["server", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.join("data"));
-    command.arg("--write-kubeconfig").arg(&kubeconfig);
-    let mut embedded = Process::start("server", &folder, command)?;
-    let began = Instant::now();
-    while !kubeconfig.exists() {
-        interrupt::check()?;
-        if let Some(status) = embedded.ended()? {
-            return Err(embedded.failure(&format!("ended with {status}")));
-        }
-        if began.elapsed() > fleet::LIMIT {
-            bail!("the embedded server did not start");
-        }
-        thread::sleep(POLL);
-    }
-    Ok(Site { name, program, kubeconfig, kubectl, folder, cluster: None, embedded: Some(embedded) })
-}
-
-fn stop(site: Site) -> anyhow::Result<()> {
-    if let Some(cluster) = site.cluster {
-        cluster.stop()?;
-    }
-    if let Some(embedded) = site.embedded {
-        let status = embedded.stop(Duration::from_secs(30))?;
-        ensure!(status.success(), "the embedded server ended with {status}");
-    }
-    Ok(())
+/// For people.
+fn millis(duration: Duration) -> String {
+    format!("{} ms", duration.as_millis())
 }
