@@ -63,12 +63,17 @@ impl<'s> Fleet<'s> {
 
     /// Starts a replica that leads the program that keeps the journal.
     pub(super) fn start(&mut self, name: &str, version: &str) -> anyhow::Result<()> {
+        self.start_ending(name, version, Duration::from_millis(100))
+    }
+
+    /// The same with work that takes this long to end.
+    pub(super) fn start_ending(&mut self, name: &str, version: &str, end: Duration) -> anyhow::Result<()> {
         let words: Vec<OsString> = vec![
             self.site.program.clone().into(),
             "__demo-worker".into(),
             self.folder.join("journal").into(),
             version.into(),
-            "100".into(),
+            end.as_millis().to_string().into(),
         ];
         self.start_leading(name, version, &words)
     }
@@ -212,6 +217,11 @@ impl<'s> Fleet<'s> {
             let _ = kill_process(pid, Signal::KILL);
         }
         Ok(())
+    }
+
+    /// Sends a signal to a replica, not to what it leads.
+    pub(super) fn signal(&self, name: &str, signal: Signal) -> anyhow::Result<()> {
+        self.replicas.get(name).with_context(|| format!("{name} does not run"))?.signal(signal)
     }
 
     /// Waits for a replica that ends by itself.

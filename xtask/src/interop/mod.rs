@@ -23,6 +23,7 @@ use clap::{Args, ValueEnum};
 
 use crate::interrupt;
 use crate::peers::{Program, ensure_built};
+use fleet::tail;
 use scenarios::Scenario;
 use site::Site;
 
@@ -157,6 +158,7 @@ fn run_one(site: &Site, scenario: &Scenario, tally: &Tally) -> anyhow::Result<()
         Err(error) => {
             tally.failed.fetch_add(1, Ordering::Relaxed);
             writeln!(out, "FAILED  {name} on {on} ({seconds:.1} s): {error:#}")?;
+            writeln!(out, "--- {on}\n{}", tail(&site.log()))?;
         }
     }
     Ok(())

@@ -135,6 +135,14 @@ impl Site {
         serde_json::from_slice(&output.stdout).context("status printed no JSON")
     }
 
+    /// The server's log.
+    pub(super) fn log(&self) -> String {
+        match &self.server {
+            Server::Embedded(process) => process.output(),
+            Server::Cluster(cluster) => cluster.apiserver().output(),
+        }
+    }
+
     /// Ends the server, in order.
     pub(super) fn stop(self) -> anyhow::Result<()> {
         match self.server {

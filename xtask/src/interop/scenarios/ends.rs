@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use rustix::process::Signal;
 
 use crate::interop::fleet::{BUSY, Fleet, LEASE, SKEW, tail};
 use crate::interop::journal::{self, graceful_gaps};
@@ -57,6 +58,54 @@ pub(super) fn told_to_stop(site: &Site) -> anyhow::Result<String> {
         let gaps = graceful_gaps(&fleet.lives())?;
         ensure!(gaps.iter().all(|gap| *gap < Duration::from_secs(1) + BUSY), "gaps of {gaps:?}");
         Ok(format!("follower gone in {}, leader handed over in {gaps:?}", millis(took)))
+    })
+}
+
+/// Work that takes longer to end than a lease lasts is waited for: the holder renews until it has ended.
+pub(super) fn slow_drain(site: &Site) -> anyhow::Result<String> {
+    let fleet = Fleet::new(site, "default/drain")?;
+    fleet.run(|fleet| {
+        let end = LEASE + Duration::from_secs(2);
+        fleet.start_ending("slow", "1.0.0", end)?;
+        fleet.leader("the only one to lead", |_| true)?;
+        fleet.start("next", "1.0.0")?;
+        fleet.announced()?;
+        let took = fleet.stop("slow")?;
+        ensure!(took >= end, "it ended after {}, before its work had", millis(took));
+        fleet.leader("the next one to lead", |life| life.name == "next")?;
+        let gaps = graceful_gaps(&fleet.lives())?;
+        ensure!(gaps.iter().all(|gap| *gap < Duration::from_secs(1) + BUSY), "gaps of {gaps:?}");
+        Ok(format!("work ended in {}, handed over in {gaps:?}", millis(took)))
+    })
+}
+
+/// The process that renews is stopped for longer than a lease: its program ends all the same, before another one
+/// starts; woken up, the replica is a candidate like any other.
+pub(super) fn paused(site: &Site) -> anyhow::Result<String> {
+    let fleet = Fleet::new(site, "default/paused")?;
+    fleet.run(|fleet| {
+        for name in ["a", "b"] {
+            fleet.start(name, "1.0.0")?;
+        }
+        fleet.announced()?;
+        let leader = fleet.leader("somebody to lead", |_| true)?;
+        fleet.signal(&leader.name, Signal::STOP)?;
+        let (renewed, next) = fleet.taken_over(&leader.identity, |f| {
+            f.lives().pop().filter(|life| life.identity != leader.identity)
+        })?;
+        let waited = next.started.checked_sub(renewed).context("it led before the last renewal")?;
+        ensure!(waited >= LEASE, "took the lock over {} after a renewal", millis(waited));
+        let lives = fleet.lives();
+        let ended = lives[0].ended.context("the program of the stopped replica did not end its work")?;
+        fleet.signal(&leader.name, Signal::CONT)?;
+        fleet.announced()?;
+        fleet.stop(&next.name)?;
+        fleet.leader("the one that was stopped to lead again", |life| life.name == leader.name)?;
+        Ok(format!(
+            "work ended {} after the last renewal, the next one led after {}",
+            millis(ended.saturating_sub(renewed)),
+            millis(waited)
+        ))
     })
 }
 

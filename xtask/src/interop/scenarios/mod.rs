@@ -31,12 +31,14 @@ const fn on_a_cluster(name: &'static str, run: fn(&Site) -> anyhow::Result<Strin
 }
 
 /// All of them, those that take long first.
-pub(super) const ALL: [Scenario; 14] = [
+pub(super) const ALL: [Scenario; 16] = [
     on_a_cluster("kube-scheduler", scheduler::run),
     everywhere("client-go", mixed::run),
     everywhere("demo", upgrade::demo),
     on_a_cluster("least-rights", rights::run),
     everywhere("killed", ends::killed),
+    everywhere("paused", ends::paused),
+    everywhere("slow-drain", ends::slow_drain),
     everywhere("wiped", people::wiped),
     everywhere("deleted", people::deleted),
     everywhere("upgrade", upgrade::coordinated),
