@@ -1,6 +1,7 @@
 //! How a command fails: one clear sentence and an exit code.
 
 use std::fmt;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Why a command could not be carried out.
@@ -32,7 +33,8 @@ impl Failure {
 
     /// Says why, on standard error.
     pub(crate) fn tell(&self) -> ExitCode {
-        eprintln!("incumbent: {}", self.message);
+        // If nobody can read it, the exit code still tells.
+        let _ = writeln!(std::io::stderr(), "incumbent: {}", self.message);
         ExitCode::from(self.code)
     }
 }

@@ -27,6 +27,22 @@ pub(crate) fn serialised<T: Serialize>(value: &T, format: Format) -> Result<Stri
     }
 }
 
+/// Writes to standard output. A reader that has gone ends the program quietly; any other failure is one.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(e) => Err(Failure::failed(format!("cannot write to standard output: {e}"))),
+    }
+}
+
+/// Text that others wrote, safe to show: control characters could clear a screen or fake a row.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// Columns, each as wide as its widest cell and two spaces, without lines, as kubectl prints them.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -38,7 +54,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| harmless(cell)).collect());
     }
 }
 
@@ -67,7 +83,7 @@ mod tests {
     fn columns_line_up_and_lines_end_clean() {
         let mut table = Table::new(&["NAME", "HOLDER"]);
         table.row(vec!["a-long-name".into(), "x".into()]);
-        table.row(vec!["b".into(), String::new()]);
-        assert_eq!(table.to_string(), "NAME          HOLDER\na-long-name   x\nb\n");
+        table.row(vec!["b\x1b".into(), String::new()]);
+        assert_eq!(table.to_string(), "NAME          HOLDER\na-long-name   x\nb\u{fffd}\n");
     }
 }

@@ -194,9 +194,10 @@ where
                 );
                 std::process::abort();
             }
-            AtHardEnd::CarryOn => tracing::error!(
+            // Who carries on has other means, and may have used them: its report may be on its way.
+            AtHardEnd::CarryOn => tracing::warn!(
                 lock = %self.parts.lock,
-                "work is still running though the lease has run out: another process may lead at the same time"
+                "the lease has run out, and the end of the work has not been reported yet"
             ),
         }
     }

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::connect::default_data_dir;
 use crate::failure::Failure;
 use crate::logging::{self, LogFormat};
+use crate::output::print;
 
 /// Serve Leases to this machine, without a cluster
 ///
@@ -53,8 +54,8 @@ pub(crate) fn execute(args: ServerArgs) -> Result<ExitCode, Failure> {
             builder = builder.write_kubeconfig(path);
         }
         let server = builder.start().await.map_err(Failure::failed)?;
-        println!("serving leases on {}", server.url());
-        println!("kubeconfig: {}", data_dir.join("kubeconfig").display());
+        let kubeconfig = data_dir.join("kubeconfig");
+        print(&format!("serving leases on {}\nkubeconfig: {}\n", server.url(), kubeconfig.display()))?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

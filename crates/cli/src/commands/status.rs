@@ -13,7 +13,7 @@ use incumbent::{Clock, KubeLease, LeaseApi, LockName, Status, list_leases};
 use crate::args::Connection;
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::output::{Format, Table, serialised};
+use crate::output::{Format, Table, harmless, print, serialised};
 
 /// How long one request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,27 +52,19 @@ async fn show(args: StatusArgs) -> Result<ExitCode, Failure> {
     let found = connect(&args.connection).await?;
     let Some(name) = &args.lock else {
         let leases = list_leases(found.config, &found.namespace, PATIENCE).await.map_err(Failure::failed)?;
-        print(&all(&leases, args.output)?);
+        print(&all(&leases, args.output)?)?;
         return Ok(ExitCode::SUCCESS);
     };
     let lock = LockName::parse(name, &found.namespace).map_err(Failure::usage)?;
     let api = KubeLease::new(found.config, lock.clone(), PATIENCE).map_err(Failure::failed)?;
     let record = read(&api, &lock).await?;
-    print(&one(&lock, record.as_ref(), args.output)?);
+    print(&one(&lock, record.as_ref(), args.output)?)?;
     if args.watch {
         follow(&api, &lock, record, args.output).await?;
     } else if record.is_none() && args.output == Format::Table {
         return Err(Failure::failed(format!("there is no lease {lock}: nobody has stood for election yet")));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Standard output may be a pipe whose reader has gone: that ends the command, quietly.
-fn print(text: &str) {
-    use std::io::Write as _;
-    if std::io::stdout().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()).is_err() {
-        std::process::exit(0);
-    }
 }
 
 /// Reads the lock once.
@@ -137,11 +129,10 @@ fn draw(lock: &LockName, record: Option<&Record>, format: Format, live: bool) ->
     let text = one(lock, record, format)?;
     if live {
         // Home, and clear what is below.
-        print(&format!("\x1b[H\x1b[J{text}"));
+        print(&format!("\x1b[H\x1b[J{text}"))
     } else {
-        print(&text);
+        print(&text)
     }
-    Ok(())
 }
 
 fn wall() -> WallTime {
@@ -198,7 +189,7 @@ fn table(s: &Status) -> String {
     let dash = || "-".to_owned();
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<12} {value}");
+        let _ = writeln!(text, "{name:<12} {}", harmless(&value));
     };
     line("Lock", s.lock.clone());
     line("Holder", s.holder.clone().unwrap_or_else(|| "nobody".to_owned()));

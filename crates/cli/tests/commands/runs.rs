@@ -121,6 +121,19 @@ fn status_has_three_forms_and_lists_a_namespace() {
 }
 
 #[test]
+fn a_full_disk_under_the_log_ends_nothing() {
+    let site = Site::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = site.run("full", "a", "1.0.0");
+    let status = command.args(["--", "sh", "-c", "exit 7"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(7));
+    assert!(site.status("full")["holder"].is_null(), "the lock was released");
+    let mut status = incumbent();
+    status.args(["status", "full", "--kubeconfig"]).arg(site.kubeconfig());
+    assert_eq!(status.stdout(full()).stderr(Stdio::null()).status().unwrap().code(), Some(1));
+}
+
+#[test]
 fn the_demonstration_finds_nothing_wrong() {
     let output = incumbent().arg("demo").output().unwrap();
     let said = text(&output.stdout);

@@ -335,6 +335,8 @@ impl Elector {
                 if live {
                     tenure.appointed = Appointed::Stranger;
                     tenure.acquired = record.acquire_time;
+                    tenure.previous = self.last_other.clone();
+                    tenure.began = now;
                 } else {
                     let (by, acquired) = if transfer {
                         (Appointed::Transfer, record.acquire_time)

@@ -95,6 +95,9 @@ impl Builder {
             return Err(StartError::NotLoopback { addr });
         }
         let data_dir = self.data_dir.as_deref().map(DataDir::open).transpose()?;
+        if let Some(dir) = &data_dir {
+            dir.has_kept_its_store()?;
+        }
         let listener = TcpListener::bind(addr).await.map_err(|source| StartError::Listen { addr, source })?;
         let addr = listener.local_addr().map_err(|source| StartError::Listen { addr, source })?;
         let token: Arc<str> = match (&self.token, &data_dir) {

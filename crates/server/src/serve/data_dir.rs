@@ -53,6 +53,21 @@ impl DataDir {
         Ok(Self { path, _lock: lock })
     }
 
+    /// Fails if this directory has served before and its store is gone or empty: a new one would begin with
+    /// low revisions, and so with fencing tokens that were given out before.
+    pub(super) fn has_kept_its_store(&self) -> Result<(), StartError> {
+        let store = self.file("store.redb");
+        let served = self.file("kubeconfig").exists();
+        let kept = fs::metadata(&store).is_ok_and(|m| m.len() > 0);
+        if served && !kept {
+            let why = "it is gone or empty, though this folder has served before; restore it, or begin anew in \
+                       another folder: revisions, and so fencing tokens, would fall";
+            let source = std::io::Error::other(why);
+            return Err(StartError::File { what: "use", path: store, source });
+        }
+        Ok(())
+    }
+
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -67,8 +82,18 @@ pub(super) fn read_private(path: &Path) -> Result<Option<String>, StartError> {
     }
 }
 
-/// Writes a file that only its owner can read. Whoever reads it sees the old text or the new one.
+/// Writes a file that only its owner can read. Whoever reads it sees the old text or the new one. A link is
+/// followed; what is no regular file (a device, a pipe) is left alone.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StartError> {
+    let target = match fs::canonicalize(path) {
+        Ok(target) if target.is_file() => target,
+        Ok(_) => {
+            let source = std::io::Error::other("it is there, and it is not a regular file");
+            return Err(StartError::File { what: "write", path: path.into(), source });
+        }
+        Err(_) => path.to_owned(),
+    };
+    let path = target.as_path();
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}.tmp", std::process::id()));
     let draft = PathBuf::from(draft);

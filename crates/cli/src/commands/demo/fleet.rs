@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -216,12 +217,13 @@ impl Fleet {
                     server.kill().await.map_err(Failure::failed)?;
                 }
             }
-            None => println!(
-                "the lease {} stays on the cluster: kubectl delete lease -n {} {}",
-                self.lock,
-                self.lock.namespace(),
-                self.lock.name()
-            ),
+            None => {
+                let (namespace, name) = (self.lock.namespace(), self.lock.name());
+                let told =
+                    format!("the lease stays on the cluster: kubectl delete lease -n {namespace} {name}");
+                // Without a reader nobody is told.
+                let _ = writeln!(std::io::stdout(), "{told}");
+            }
         }
         Ok(())
     }

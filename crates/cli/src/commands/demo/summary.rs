@@ -1,5 +1,6 @@
 //! What the led programs themselves wrote down, as a table, and whether it is as it should be.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,9 +13,11 @@ use crate::supervise::BootTime;
 
 /// Prints the table of all terms; fails if anything was wrong.
 pub(super) fn tell(terms: &[Term], killed: &[(u32, BootTime)]) -> Result<ExitCode, Failure> {
-    println!("\n{}", table(terms, killed));
     let overlaps = terms.iter().filter(|t| t.overlap).count();
-    println!("terms: {}   overlaps: {overlaps}   (as the led programs wrote them down)", terms.len());
+    let told =
+        format!("terms: {}   overlaps: {overlaps}   (as the led programs wrote them down)", terms.len());
+    // Without a reader the exit code still tells.
+    let _ = writeln!(std::io::stdout(), "\n{}\n{told}", table(terms, killed));
     let wrong = judge(terms, killed);
     if wrong.is_empty() {
         return Ok(ExitCode::SUCCESS);
