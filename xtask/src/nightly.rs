@@ -28,10 +28,17 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 /// Licences, advisories and sources of what is depended on.
 fn dependencies() -> anyhow::Result<()> {
-    let status = Command::new("cargo").args(["deny", "check"]).status().context("cannot start cargo")?;
+    let deny = |word: &str| {
+        let mut command = Command::new("cargo");
+        command.args(["deny", word]);
+        command
+    };
+    let version = deny("--version").output().context("cannot start cargo")?;
     ensure!(
-        status.success(),
-        "cargo deny failed; if there is no such command: cargo install --locked cargo-deny"
+        version.status.success(),
+        "cargo-deny is needed, and is not there: cargo install --locked cargo-deny"
     );
+    let status = deny("check").status().context("cannot start cargo")?;
+    ensure!(status.success(), "cargo deny found something");
     Ok(())
 }

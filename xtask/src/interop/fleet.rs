@@ -35,6 +35,8 @@ pub(super) struct Fleet<'s> {
     pub(super) site: &'s Site,
     pub(super) lock: String,
     pub(super) folder: PathBuf,
+    /// What the led programs write down.
+    pub(super) journal: PathBuf,
     kubeconfig: PathBuf,
     replicas: BTreeMap<String, Process>,
     /// All names that ever were, for their logs.
@@ -49,6 +51,7 @@ impl<'s> Fleet<'s> {
         Ok(Self {
             site,
             lock: lock.to_owned(),
+            journal: folder.join("journal"),
             kubeconfig: kubeconfig.to_owned(),
             folder,
             replicas: BTreeMap::new(),
@@ -71,7 +74,7 @@ impl<'s> Fleet<'s> {
         let words: Vec<OsString> = vec![
             self.site.program.clone().into(),
             "__demo-worker".into(),
-            self.folder.join("journal").into(),
+            self.journal.clone().into(),
             version.into(),
             end.as_millis().to_string().into(),
         ];
@@ -104,7 +107,7 @@ impl<'s> Fleet<'s> {
 
     /// All lives so far, in the order of their beginnings.
     pub(super) fn lives(&self) -> Vec<Life> {
-        journal::lives(&self.folder.join("journal"))
+        journal::lives(&self.journal)
     }
 
     /// What `incumbent status` says.

@@ -13,6 +13,25 @@ use crate::interop::journal::{self, graceful_gaps};
 use crate::interop::millis;
 use crate::interop::site::Site;
 
+/// The journal can fail: programs on two locks that live at one instant are found out.
+pub(super) fn witness(site: &Site) -> anyhow::Result<String> {
+    let mut one = Fleet::new(site, "default/witness-one")?;
+    let mut other = Fleet::new(site, "default/witness-other")?;
+    other.journal.clone_from(&one.journal);
+    one.start("a", "1.0.0")?;
+    one.leader("the one to lead", |_| true)?;
+    other.start("b", "1.0.0")?;
+    other.leader("the other one to lead", |life| life.name == "b")?;
+    ensure!(
+        journal::exclusive(&one.lives()).is_err(),
+        "two programs live, and nobody noticed: {:#?}",
+        one.lives()
+    );
+    one.stop("a")?;
+    other.stop("b")?;
+    Ok("an overlap is found".to_owned())
+}
+
 /// Wrapper and program are killed together: another one leads once the lease has run out, and not before.
 pub(super) fn killed(site: &Site) -> anyhow::Result<String> {
     let fleet = Fleet::new(site, "default/killed")?;

@@ -31,7 +31,7 @@ const fn on_a_cluster(name: &'static str, run: fn(&Site) -> anyhow::Result<Strin
 }
 
 /// All of them, those that take long first.
-pub(super) const ALL: [Scenario; 16] = [
+pub(super) const ALL: [Scenario; 17] = [
     on_a_cluster("kube-scheduler", scheduler::run),
     everywhere("client-go", mixed::run),
     everywhere("demo", upgrade::demo),
@@ -43,6 +43,7 @@ pub(super) const ALL: [Scenario; 16] = [
     everywhere("deleted", people::deleted),
     everywhere("upgrade", upgrade::coordinated),
     everywhere("rollback", upgrade::rollback),
+    everywhere("witness", ends::witness),
     everywhere("told-to-stop", ends::told_to_stop),
     everywhere("exit-codes", ends::exit_codes),
     everywhere("own-end", ends::own_end),

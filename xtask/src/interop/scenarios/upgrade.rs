@@ -39,11 +39,11 @@ pub(super) fn coordinated(site: &Site) -> anyhow::Result<String> {
     let fleet = Fleet::new(site, "default/upgrade")?;
     fleet.run(|fleet| {
         for name in REPLICAS {
+            // One after the other, so that the first leads, and every replacement meets a leader.
             fleet.start(name, "1.0.0")?;
+            fleet.announced()?;
+            fleet.leader("the first to lead", |life| life.name == "a")?;
         }
-        fleet.announced()?;
-        fleet.leader("somebody to lead", |_| true)?;
-        // Who led first may have handed over to nobody better: equals keep their leader.
         ensure!(fleet.lives().len() == 1, "the lead moved between equals: {:#?}", fleet.lives());
         let mut moves = 0;
         let mut last_old_stopped = Duration::ZERO;
