@@ -1,29 +1,46 @@
 //! `cargo xtask nightly`: what takes too long for every change. Each part is also a task of its own.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use crate::{bench, interop, simulate};
+use crate::{bench, interop, interrupt, simulate};
 
-/// Runs every part, one after the other; fails with the first that fails.
+type Part = fn() -> anyhow::Result<()>;
+
+/// Runs every part, whatever became of those before it; what failed is told at the end, too.
 ///
 /// # Errors
-/// What failed.
+/// Which parts failed.
 pub(crate) fn run() -> anyhow::Result<()> {
-    dependencies()?;
-    simulate::run(&simulate::Settings { seeds: 100_000, start: 1_000_000, fault: None })?;
-    interop::run(&interop::Settings::default())?;
-    for (cluster, words) in [
-        (false, &["handover", "--rounds", "1000"] as &[&str]),
-        (true, &["handover", "--rounds", "200", "--kills", "5"]),
-        (false, &["chaos", "--events", "1000"]),
-    ] {
-        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        bench::run(&bench::Settings { cluster, words })?;
+    let parts: [(&str, Part); 6] = [
+        ("dependencies", dependencies),
+        ("simulation", || {
+            simulate::run(&simulate::Settings { seeds: 100_000, start: 1_000_000, fault: None })
+        }),
+        ("interop", || interop::run(&interop::Settings::default())),
+        ("handover on the embedded server", || measure(false, &["handover", "--rounds", "1000"])),
+        ("handover on a cluster", || measure(true, &["handover", "--rounds", "200", "--kills", "5"])),
+        ("chaos", || measure(false, &["chaos", "--events", "1000"])),
+    ];
+    let mut failed = Vec::new();
+    for (name, part) in parts {
+        // Only parts that own servers listen for it; the others end with the process.
+        interrupt::check()?;
+        writeln!(io::stdout(), "== {name}")?;
+        if let Err(error) = part() {
+            writeln!(io::stdout(), "FAILED  {name}: {error:#}")?;
+            failed.push(name);
+        }
     }
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+fn measure(cluster: bool, words: &[&str]) -> anyhow::Result<()> {
+    bench::run(&bench::Settings { cluster, words: words.iter().map(OsString::from).collect() })
 }
 
 /// Licences, advisories and sources of what is depended on.
@@ -39,6 +56,6 @@ fn dependencies() -> anyhow::Result<()> {
         "cargo-deny is needed, and is not there: cargo install --locked cargo-deny"
     );
     let status = deny("check").status().context("cannot start cargo")?;
-    ensure!(status.success(), "cargo deny found something");
+    ensure!(status.success(), "cargo deny found something, or has no list of advisories");
     Ok(())
 }
