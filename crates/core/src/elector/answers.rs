@@ -165,11 +165,6 @@ impl Elector {
 
     fn unknown_outcome(&mut self, exit: bool, sent: Sent, wait: Duration) {
         self.unsettled.push(sent);
-        if !exit && self.view.record().is_some_and(|r| self.holds(r) && sent.left(r)) {
-            // The watch has told that it was carried out.
-            self.judge_ours();
-            return;
-        }
         if exit && let Some(tenure) = &mut self.tenure {
             if fault!(self.config, ForgetUnknownTransfer) {
                 self.exit = None;

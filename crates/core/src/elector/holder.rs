@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Command, Elector, Op, OpKind, Report, StopReason, WriteKind};
+use crate::candidate;
 use crate::marks;
 use crate::record::Record;
 use crate::tenure::{Appointed, Sent};
@@ -139,6 +140,12 @@ impl Elector {
     pub(super) fn takeover(&mut self, base: &Record) -> Record {
         let mut record = self.own_write(base);
         Elector::clear_orders(&mut record);
+        // Whoever let the lock expire is most likely dead, and must not be waited for in the next election. If
+        // it lives, its record is back within two seconds.
+        let dead = candidate::on_lock(base).find(|(_, c)| Some(c.identity.as_str()) == base.holder());
+        if let Some((key, _)) = dead {
+            record.annotations.remove(key);
+        }
         record.acquire_time = record.renew_time;
         record.transitions = Some(base.transitions.map_or(0, |t| t.saturating_add(1)));
         self.put_own_candidate(&mut record);

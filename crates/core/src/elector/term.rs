@@ -63,6 +63,7 @@ impl Elector {
         let number = self.terms;
         self.term = Some(Term { number, validity, stopping: None, kill_at: None, aborted: false });
         self.own.term_began();
+        self.wake_at(validity.until);
         self.handover.reset();
         self.out.push(Command::StartTerm(TermStart { number, token: FencingToken::new(written), validity }));
     }
