@@ -32,6 +32,9 @@ pub(crate) struct Checks {
     last_act: Time,
     /// When the lock last changed in what followers time, and for how long it is valid from then on.
     changed_at: Time,
+    /// The last record that no stranger wrote, and when: one that a stranger puts back is no change to those
+    /// who did not look in between.
+    own_record: Option<(Record, Time)>,
     valid_for: Time,
     /// Since when one must have watched to know that.
     valid_since: Time,
@@ -73,6 +76,7 @@ impl Checks {
             excused_at: 0,
             last_act: 0,
             changed_at: 0,
+            own_record: None,
             valid_for: 0,
             valid_since: 0,
             last_worked: 0,
@@ -189,6 +193,10 @@ impl World {
         }
         if p.shutting_down || !p.ready {
             return self.violated("§4", format!("{at:?} starts a term though it shuts down or is not ready"));
+        }
+        if p.contradicted {
+            return self
+                .violated("§5", format!("{at:?} starts a term after a conflict, and has read nothing"));
         }
         if p.backs_off_since.is_some_and(|t| local < t + retry * 2) {
             return self.violated("§4", format!("{at:?} starts a term while it has to hold back"));
@@ -437,6 +445,15 @@ impl World {
                 let moved = before.is_some_and(|b| b.holder() != after.holder());
                 // A stranger that writes another holder does not end the work of the one before.
                 let longer = moved && writer == Writer::Stranger;
+                match &self.checks.own_record {
+                    Some((own, at)) if writer == Writer::Stranger && !own.differs(after) => {
+                        self.checks.changed_at = *at;
+                    }
+                    _ if writer != Writer::Stranger => {
+                        self.checks.own_record = Some(((**after).clone(), self.now));
+                    }
+                    _ => {}
+                }
                 if longer && self.checks.valid_for > published {
                     if self.checks.valid_since == 0 {
                         self.checks.valid_since = before_that;

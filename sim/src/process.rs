@@ -66,6 +66,8 @@ pub(crate) struct Process {
     /// A warm-up that was asked for is not done in time.
     pub(crate) warms_badly: bool,
     pub(crate) requests: u64,
+    /// A lock write met a conflict, and nothing was read or told since.
+    pub(crate) contradicted: bool,
     /// Its latest writes in its own name.
     pub(crate) sent: VecDeque<SentWrite>,
     pub(crate) spins: (Instant, u32),
@@ -175,6 +177,7 @@ impl World {
             backs_off_since: None,
             warms_badly: false,
             requests: 0,
+            contradicted: false,
             sent: VecDeque::new(),
             spins: (now.mono, 0),
         };
@@ -195,12 +198,26 @@ impl World {
     /// Tells an elector what happened, and does what it wants.
     pub(crate) fn feed(&mut self, at: Proc, input: Input) {
         let now = self.slots[at.slot].clock.now(self.now);
+        let held_by = match &input {
+            Input::WorkEnded(_) => self.api.get().and_then(|r| r.holder()).map(str::to_owned),
+            _ => None,
+        };
         let Some(p) = self.process_mut(at) else { return };
         if p.stuck != Stuck::No {
             p.inbox.push_back(input);
             return;
         }
-        if let Input::Answer { op, .. } = &input {
+        if matches!(input, Input::Watch(incumbent_core::WatchInput::Changed(_))) {
+            p.contradicted = false;
+        }
+        if let Input::Answer { op, outcome } = &input {
+            if p.lock_op.is_some_and(|(o, _)| o == *op) {
+                match outcome {
+                    Outcome::Conflict => p.contradicted = true,
+                    Outcome::Ok(_) | Outcome::NotFound => p.contradicted = false,
+                    _ => {}
+                }
+            }
             p.lock_op = p.lock_op.filter(|(o, _)| o != op);
             p.patch_op = p.patch_op.filter(|(o, _)| o != op);
         }
@@ -216,7 +233,9 @@ impl World {
                 _ => None,
             });
             let reason = stop.or(p.term.as_ref().and_then(|t| t.stopped));
-            if *end == WorkEnd::Failed || reason == Some(StopReason::Transfer) {
+            // Who sees that another holds the lock has given it its chance already.
+            let another = held_by.as_deref().is_some_and(|h| h != p.id);
+            if !another && (*end == WorkEnd::Failed || reason == Some(StopReason::Transfer)) {
                 p.backs_off_since = Some(now.mono);
             }
         }
@@ -248,6 +267,15 @@ impl World {
             self.violated("I11", format!("{at:?} waits for nothing any more, and has not shut down"));
             return;
         };
+        let due = p.term.as_ref().filter(|t| t.alive).map(|t| match t.stopped {
+            Some(reason) if reason.is_loss() => t.validity.hard_end,
+            _ => t.validity.until,
+        });
+        if due.is_some_and(|due| local < due && due < wake) {
+            self.violated("§3", format!("{at:?} sleeps until {wake:?}, past the end of its term"));
+            return;
+        }
+        let Some(p) = self.process_mut(at) else { return };
         if p.spins.0 == local {
             p.spins.1 += 1;
             if p.spins.1 > 200 {

@@ -15,7 +15,7 @@ use crate::output::print;
 
 /// Serve Leases to this machine, without a cluster
 ///
-/// Speaks the Kubernetes API for Leases (coordination.k8s.io/v1), so kubectl, client-go, kube-rs and `incumbent
+/// Speaks the Kubernetes API for Leases (coordination.k8s.io/v1), so kubectl, kube-rs and `incumbent
 /// run` work on it. What was acknowledged is on disk. A kubeconfig with the access token is written beside the
 /// data; the other commands find it there by themselves.
 #[derive(Args, Debug)]

@@ -29,7 +29,13 @@ impl Term {
 impl Elector {
     /// Starts a term if nothing forbids it.
     pub(super) fn start_term(&mut self) {
-        if self.term.is_some() || self.exit.is_some() || self.shutdown.is_some() || !self.contends() {
+        // What contradicted us is judged before work starts.
+        if self.sync.must_read
+            || self.term.is_some()
+            || self.exit.is_some()
+            || self.shutdown.is_some()
+            || !self.contends()
+        {
             return;
         }
         let timing = &self.config.timing;
