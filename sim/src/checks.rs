@@ -2,7 +2,7 @@
 
 mod settled;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use incumbent_core::candidate;
 use incumbent_core::marks::{self, CANDIDATE_PREFIX};
@@ -32,9 +32,9 @@ pub(crate) struct Checks {
     last_act: Time,
     /// When the lock last changed in what followers time, and for how long it is valid from then on.
     changed_at: Time,
-    /// The last record that no stranger wrote, and when: one that a stranger puts back is no change to those
+    /// The latest records and when they were written: one that a stranger puts back is no change to those
     /// who did not look in between.
-    own_record: Option<(Record, Time)>,
+    recent: VecDeque<(Record, Time)>,
     valid_for: Time,
     /// Since when one must have watched to know that.
     valid_since: Time,
@@ -46,6 +46,8 @@ pub(crate) struct Checks {
     holders: Vec<(String, Time)>,
     /// The same of those of ours who wrote it as holders: one that was only named never led.
     writers: Vec<(String, Time)>,
+    /// The present holder was named by a stranger, perhaps over several others that it never saw.
+    appointed: bool,
     /// Who was moved away from by rank, and how often.
     moved_from: BTreeMap<String, u32>,
     /// How long it may take at most until somebody leads, without faults.
@@ -76,7 +78,7 @@ impl Checks {
             excused_at: 0,
             last_act: 0,
             changed_at: 0,
-            own_record: None,
+            recent: VecDeque::new(),
             valid_for: 0,
             valid_since: 0,
             last_worked: 0,
@@ -84,6 +86,7 @@ impl Checks {
             handed_to: None,
             holders: Vec::new(),
             writers: Vec::new(),
+            appointed: false,
             moved_from: BTreeMap::new(),
             bound,
             pinged_at: 0,
@@ -359,7 +362,7 @@ impl World {
         let mut holders = self.checks.holders.iter().rev();
         let (Some((now_holds, since)), Some((before, _))) = (holders.next(), holders.next()) else { return };
         let wrote = self.checks.writers.iter().rev().find(|(who, _)| who != id);
-        if wrote.is_none_or(|(who, _)| who != before) {
+        if self.checks.appointed || wrote.is_none_or(|(who, _)| who != before) {
             return;
         }
         let lock = self.api.get();
@@ -445,15 +448,14 @@ impl World {
                 let moved = before.is_some_and(|b| b.holder() != after.holder());
                 // A stranger that writes another holder does not end the work of the one before.
                 let longer = moved && writer == Writer::Stranger;
-                match &self.checks.own_record {
-                    Some((own, at)) if writer == Writer::Stranger && !own.differs(after) => {
-                        self.checks.changed_at = *at;
-                    }
-                    _ if writer != Writer::Stranger => {
-                        self.checks.own_record = Some(((**after).clone(), self.now));
-                    }
-                    _ => {}
+                let again = self.checks.recent.iter().find(|(r, _)| !r.differs(after));
+                if let Some((_, first)) = again.filter(|_| writer == Writer::Stranger) {
+                    self.checks.changed_at = *first;
                 }
+                if self.checks.recent.len() == 16 {
+                    self.checks.recent.pop_front();
+                }
+                self.checks.recent.push_back(((**after).clone(), self.now));
                 if longer && self.checks.valid_for > published {
                     if self.checks.valid_since == 0 {
                         self.checks.valid_since = before_that;
@@ -462,6 +464,9 @@ impl World {
                     self.checks.valid_for = published;
                     self.checks.valid_since = 0;
                 }
+            }
+            if before.is_none_or(|b| b.holder() != after.holder()) {
+                self.checks.appointed = writer == Writer::Stranger;
             }
             note(&mut self.checks.holders, after.holder(), self.now);
             note(&mut self.checks.writers, marks::holder(after).map(|(who, _)| who), self.now);
